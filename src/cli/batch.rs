@@ -73,6 +73,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         true => Some((files.tokenizer_for(shape.vocab)?, files.template()?)),
         false => None,
     };
+    args.reply.check_thinking(text.as_ref().map(|(_, template)| template))?;
     let name = files.name();
     let drafts = args.drafts.read()?.drafts(text.as_ref().map(|(tokenizer, _)| tokenizer))?;
     let options = Options { kv_tokens: args.kv_tokens, drafted: drafts.most, ..args.model.options() };
@@ -144,6 +145,7 @@ struct RunningLine {
     marks: Marks,
     prompt: Vec<u32>,
     text: String,
+    thought: String,
 }
 
 /// The lines being answered.
@@ -179,7 +181,8 @@ impl OpenLines<'_> {
                 });
                 match begun {
                     Ok((number, prompt)) => {
-                        let line = RunningLine { index, request, marks, prompt, text: String::new() };
+                        let line =
+                            RunningLine { index, request, marks, prompt, text: String::new(), thought: String::new() };
                         self.lines.insert(number, line);
                     }
                     // The engine has failed, and not this line.
@@ -205,6 +208,7 @@ impl OpenLines<'_> {
             Event::Token(token) => {
                 if let Some(line) = self.lines.get_mut(&number) {
                     line.text.push_str(&token.text);
+                    line.thought.push_str(&token.thought);
                 }
                 return Ok(());
             }
@@ -217,7 +221,7 @@ impl OpenLines<'_> {
                 e => Err(e),
             },
         };
-        let Some(RunningLine { index, request, marks, prompt, mut text }) = self.lines.remove(&number) else {
+        let Some(RunningLine { index, request, marks, prompt, mut text, thought }) = self.lines.remove(&number) else {
             return Ok(());
         };
         match end {
@@ -225,12 +229,12 @@ impl OpenLines<'_> {
             Ok(end) => {
                 let ReplyEnd { text: rest, generation: g, chooser, .. } = *end;
                 text.push_str(&rest);
-                let text = has_text.then_some(text.as_str());
-                let response = marks.response(&self.model, text, &g, prompt.len());
+                let texts = [has_text.then_some(text.as_str()), Some(thought.as_str())];
+                let response = marks.response(&self.model, texts, &g, prompt.len());
                 let mut line = marks.head(index, request);
                 // A single sequence has no roofline share or energy, because all sequences share the reading of
                 // weights.
-                let fields = reply_json(&self.model, &self.gauge.device(), &prompt, text, &g, chooser.seed());
+                let fields = reply_json(&self.model, &self.gauge.device(), &prompt, texts, &g, chooser.seed());
                 line.extend([fields, response].into_iter().filter_map(|object| object.as_object().cloned()).flatten());
                 self.output.put(index, line.into())
             }

@@ -5,7 +5,7 @@ mod file;
 mod input;
 
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, summary};
+use super::reply::{Printer, ReplyArgs, ReplyEnergy, no_thoughts, rate, summary};
 use super::terminal::{BAD, FAINT, error_has_color, for_terminal, painted};
 use super::wrap::{columns, wrapped};
 use super::{face, note, note_in, signals, stderr as messages};
@@ -76,6 +76,7 @@ pub(super) fn chat(
         chooser: None,
         spent,
     };
+    c.conversation.thinking = args.think.then_some(true);
     if let Err(e) = handle_signals() {
         log::warn!("Ctrl-C ends the chat, and a signal leaves the terminal as the chat has it: {e}");
     }
@@ -170,6 +171,7 @@ impl Chat<'_> {
                 });
             }
             Some(SlashCommand::Temperature(temperature)) => self.heat(temperature)?,
+            Some(SlashCommand::Think(on)) => self.think(on)?,
             Some(SlashCommand::Load(path)) => self.load(&path)?,
             Some(SlashCommand::Save(path)) => self.save(path.as_deref())?,
             Some(SlashCommand::Exit) => return Ok(ControlFlow::Break(())),
@@ -201,6 +203,24 @@ impl Chat<'_> {
         }
         let kind = if self.sampler.temperature == 0.0 { ": always the likeliest token" } else { "" };
         tell(&format!("(the temperature is {}{kind})", self.sampler.temperature));
+        Ok(())
+    }
+
+    /// Sets whether the model thinks before it answers, or says whether it does.
+    ///
+    /// # Errors
+    /// Input: the model cannot be asked to.
+    fn think(&mut self, on: Option<bool>) -> Result<()> {
+        if on == Some(true) && !self.template.thinks() {
+            return Err(no_thoughts("use another model, such as Gemma 4"));
+        }
+        if let Some(on) = on {
+            self.conversation.thinking = on.then_some(true);
+        }
+        tell(match self.conversation.thinking {
+            Some(true) => "(the model thinks before it answers)",
+            _ => "(the model answers without thinking first)",
+        });
         Ok(())
     }
 
@@ -294,7 +314,7 @@ impl Chat<'_> {
         replied
     }
 
-    /// Answers the conversation's last message. `None` if it was interrupted before the first token.
+    /// Answers the conversation's last message. `None` if it was interrupted before the answer's first token.
     fn reply(&mut self) -> Result<Option<String>> {
         let fitted = self.conversation.fit(self.tokenizer, self.template, self.engine.limits())?;
         let Fitted { ids, exchanges, dropped } = fitted;
@@ -305,11 +325,11 @@ impl Chat<'_> {
         let prompt = ids.clone();
         let held = self.engine.run(move |core| core.batch.shared(core.executor.as_mut(), &prompt))?;
         let bar = LiveBar::prefill(ids.len() - held, self.quiet);
-        let mut printer = Printer::new(true, true, bar);
+        let mut printer = Printer::new(true, true, self.quiet, bar);
         let request =
             Request { sampler: self.sampler.clone(), chooser: self.chooser.clone(), ..self.args.request(ids) };
         let reply = self.engine.submit(&request, Some(self.tokenizer))?;
-        let ReplyEnd { generation: g, chooser, .. } = printer.print(reply, &mut self.spent)?;
+        let ReplyEnd { generation: g, chooser, thought_tokens, .. } = printer.print(reply, &mut self.spent)?;
         let energy = self.spent.per_token();
         self.chooser = Some(chooser);
         super::print("\n")?;
@@ -318,8 +338,8 @@ impl Chat<'_> {
             let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
             tell(&summary(self.engine, &prompt, &g, rate.as_deref(), energy, None));
         }
-        self.used = g.prompt + g.tokens.len();
-        let answered = g.finish != Finish::Interrupted || !g.tokens.is_empty();
+        self.used = g.prompt + g.tokens.len() - thought_tokens;
+        let answered = g.finish != Finish::Interrupted || g.tokens.len() > thought_tokens;
         Ok(printer.text().filter(|_| answered).map(str::to_owned))
     }
 }

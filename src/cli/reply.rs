@@ -1,9 +1,9 @@
 //! Replies of `kiln run` and its chat: arguments, printing, and a summary.
 
 use super::progress::LiveBar;
-use super::terminal::for_terminal;
+use super::terminal::{FAINT, error_has_color, for_terminal, painted};
 use super::wrap::{self, Wrap};
-use super::{face, print};
+use super::{face, print, stderr as messages};
 use crate::diagnose::energy::{Energy, EnergyMark, EnergyMeter};
 use crate::display::{counted, duration};
 use crate::engine::open::{OpenEngine, OpenReplies};
@@ -12,10 +12,10 @@ use crate::machine::caches;
 use crate::machine::files::Files;
 use crate::schedule::PassShape;
 use crate::sequence::{Finish, Generation};
-use crate::text::SamplerConfig;
+use crate::text::{ChatInput, ChatTemplate, Message, SamplerConfig};
 use crate::{Error, Result};
 use serde_json::{Value, json};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, stderr};
 use std::thread::{self, JoinHandle};
 
 /// How tokens are sampled.
@@ -60,6 +60,9 @@ pub struct ReplyArgs {
     /// A system message before the prompt
     #[arg(help_heading = "Reply", long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
     pub(super) system: Option<String>,
+    /// Let the model think before it answers; the thought goes to standard error
+    #[arg(help_heading = "Reply", long, conflicts_with = "raw")]
+    pub(super) think: bool,
     /// Most tokens to generate [default: until the model stops, or the context is full]
     #[arg(help_heading = "Reply", short, value_name = "N")]
     pub(super) n: Option<usize>,
@@ -96,6 +99,22 @@ impl ReplyArgs {
         }
     }
 
+    /// Checks that the model can think, if it is to.
+    ///
+    /// # Errors
+    /// Input: `template`, which is `None` where none is used, knows no thoughts.
+    pub(super) fn check_thinking(&self, template: Option<&ChatTemplate>) -> Result<()> {
+        match self.think && !template.is_some_and(ChatTemplate::thinks) {
+            true => Err(no_thoughts("leave out --think")),
+            false => Ok(()),
+        }
+    }
+
+    /// The input of the chat template for messages.
+    pub(super) fn input<'m>(&self, messages: &'m [Message]) -> ChatInput<'m> {
+        ChatInput { thinking: self.think.then_some(true), ..messages.into() }
+    }
+
     /// The request for a reply to `prompt`.
     pub(super) fn request(&self, prompt: Vec<u32>) -> Request {
         Request {
@@ -106,6 +125,11 @@ impl ReplyArgs {
             ..Request::new(prompt)
         }
     }
+}
+
+/// The error for a model that cannot be asked to think.
+pub(super) fn no_thoughts(remedy: &'static str) -> Error {
+    Error::input("the model's chat template knows no thoughts", remedy)
 }
 
 /// Parses a number. A value beyond the type's range is an error, since it would become infinite.
@@ -124,16 +148,19 @@ pub(super) struct Printer {
     echo: bool,
     /// Line wrapping, if a terminal shows the reply.
     terminal: Option<Wrap>,
+    thought: ThoughtPrinter,
     /// Shown until the first token.
     bar: Option<LiveBar>,
 }
 
 impl Printer {
-    /// A printer without text yet, of ids unless the reply has a text. Without `echo` it only collects the text. It
-    /// removes `bar` at the first token.
-    pub(super) fn new(has_text: bool, echo: bool, bar: Option<LiveBar>) -> Printer {
+    /// A printer without text yet, of ids unless the reply has a text. Without `echo` it only collects the text, and
+    /// if `quiet` the thought. It removes `bar` at the first token.
+    pub(super) fn new(has_text: bool, echo: bool, quiet: bool, bar: Option<LiveBar>) -> Printer {
         let terminal = std::io::stdout().is_terminal().then(Wrap::default);
-        Printer { text: has_text.then(String::new), echo, terminal, bar }
+        let wrap = stderr().is_terminal().then(Wrap::default);
+        let thought = ThoughtPrinter { text: String::new(), echo: echo && !quiet, terminal: wrap, is_open: false };
+        Printer { text: has_text.then(String::new), echo, terminal, thought, bar }
     }
 
     /// Prints a reply's events to its end.
@@ -146,6 +173,7 @@ impl Printer {
                 (_, Event::Token(token)) => {
                     self.bar = None;
                     spent.note_token();
+                    self.thought.push(&token.thought);
                     match self.text {
                         Some(_) => self.push(&token.text)?,
                         None => self.push(&format!("{} ", token.id))?,
@@ -154,6 +182,7 @@ impl Printer {
                 (_, Event::End(end)) => {
                     self.bar = None;
                     self.push(&end.text)?;
+                    self.thought.close();
                     if let Some(wrap) = self.terminal.as_mut().filter(|_| self.echo) {
                         print(wrap.finish(wrap::columns()))?;
                     }
@@ -174,21 +203,65 @@ impl Printer {
         if let Some(text) = &mut self.text {
             text.push_str(piece);
         }
-        if self.echo && !piece.is_empty() { show(&mut self.terminal, piece) } else { Ok(()) }
+        if piece.is_empty() || !self.echo {
+            return Ok(());
+        }
+        self.thought.close();
+        match &mut self.terminal {
+            Some(wrap) => print(wrap.push(&for_terminal(piece), wrap::columns())),
+            None => print(piece),
+        }
     }
 
     /// All text so far; `None` without a tokenizer.
     pub(super) fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
+
+    /// All of the thought so far.
+    pub(super) fn thought(&self) -> &str {
+        &self.thought.text
+    }
 }
 
-/// Prints a piece of a reply, wrapped on a terminal.
-fn show(terminal: &mut Option<Wrap>, piece: &str) -> Result<()> {
-    match terminal {
-        Some(wrap) => print(wrap.push(&for_terminal(piece), wrap::columns())),
-        None => print(piece),
+/// Prints the model's thoughts on standard error, dimmed and with an empty line behind each, so that standard output
+/// has the answer alone.
+struct ThoughtPrinter {
+    /// All text so far.
+    text: String,
+    echo: bool,
+    /// Line wrapping, if standard error is a terminal.
+    terminal: Option<Wrap>,
+    /// Whether a thought was shown that has not ended.
+    is_open: bool,
+}
+
+impl ThoughtPrinter {
+    /// Adds a piece of a thought.
+    fn push(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        if self.echo && !piece.is_empty() {
+            self.is_open = true;
+            match &mut self.terminal {
+                Some(wrap) => write_faint(wrap.push(&for_terminal(piece), wrap::columns())),
+                None => write_faint(piece),
+            }
+        }
     }
+
+    /// Ends a thought that was shown.
+    fn close(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            if let Some(wrap) = &mut self.terminal {
+                write_faint(wrap.finish(wrap::columns()));
+            }
+            messages::write(b"\n\n");
+        }
+    }
+}
+
+fn write_faint(text: &str) {
+    messages::write(painted(FAINT, text, error_has_color()).as_bytes());
 }
 
 /// The decode rate's share of the roofline. `None` without a decode pass, or if it cannot be measured: beside other
@@ -256,12 +329,13 @@ impl ReplyEnergy {
     }
 }
 
-/// A reply as an object, with null for the roofline share and the energy. Without a tokenizer it has no `text`.
+/// A reply as an object, with null for the roofline share and the energy. Without a tokenizer it has no `text`, and
+/// without a thought no `thought`.
 pub(super) fn reply_json(
     model: &str,
     device: &str,
     prompt: &[u32],
-    text: Option<&str>,
+    [text, thought]: [Option<&str>; 2],
     g: &Generation,
     seed: Option<u64>,
 ) -> Value {
@@ -271,6 +345,7 @@ pub(super) fn reply_json(
         "prompt_tokens": prompt,
         "tokens": g.tokens,
         "text": text,
+        "thought": thought.filter(|thought| !thought.is_empty()),
         "finish": g.finish.name(),
         "seed": seed,
         "prefill_s": g.prefill.as_secs_f64(),

@@ -33,7 +33,7 @@ pub struct RunArgs {
     file: Option<PathBuf>,
     /// The prompt as token ids, taken verbatim: no BOS is added
     #[arg(help_heading = "Prompt", long, value_name = "IDS", allow_hyphen_values = true)]
-    #[arg(conflicts_with_all = ["prompt", "file", "system", "raw"])]
+    #[arg(conflicts_with_all = ["prompt", "file", "system", "raw", "think"])]
     tokens: Option<String>,
     #[command(flatten)]
     reply: ReplyArgs,
@@ -99,6 +99,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         GivenPrompt::Ids(_) => None,
         _ => Some(files.template()?),
     };
+    args.reply.check_thinking(template.as_ref())?;
     if tokenizer.is_none() && !args.reply.stop.is_empty() {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
@@ -139,7 +140,7 @@ fn encode(
         (GivenPrompt::Text(text), Some(tokenizer), Some(template)) => {
             let mut conversation = Conversation::new(args.reply.system.as_deref());
             conversation.ask(text);
-            encode_messages(tokenizer, template, conversation.messages(), limits)
+            encode_messages(tokenizer, template, args.reply.input(conversation.messages()), limits)
         }
         _ => Ok(Vec::new()),
     }
@@ -156,7 +157,7 @@ fn answer(
 ) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
     let bar = LiveBar::prefill(ids.len(), json.is_some() || args.quiet);
-    let mut printer = Printer::new(tokenizer.is_some(), json.is_none(), bar);
+    let mut printer = Printer::new(tokenizer.is_some(), json.is_none(), args.quiet, bar);
     let mut spent = ReplyEnergy::start(engine);
     let reply = engine.submit(&args.reply.request(ids.clone()), tokenizer)?;
     let ReplyEnd { generation: g, chooser, .. } = printer.print(reply, &mut spent)?;
@@ -165,7 +166,8 @@ fn answer(
     let is_measured = g.finish != Finish::Interrupted;
     if let Some(model) = json {
         let share = if is_measured { roofline_share(engine, &g) } else { None };
-        let mut reply = reply_json(model, &engine.device()?, &ids, printer.text(), &g, chooser.seed());
+        let texts = [printer.text(), Some(printer.thought())];
+        let mut reply = reply_json(model, &engine.device()?, &ids, texts, &g, chooser.seed());
         (reply["roofline_share"], reply["joules_per_token"]) = (json!(share), json!(energy));
         return print_json(&reply);
     }

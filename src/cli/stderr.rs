@@ -51,7 +51,8 @@ impl Write for LogWriter {
     }
 }
 
-fn write(bytes: &[u8]) {
+/// As [`write_line`], without a line's end.
+pub(super) fn write(bytes: &[u8]) {
     match &mut *UNREAD.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(unread) => unread.write(bytes),
         None => drop(io::stderr().write_all(bytes)),

@@ -202,6 +202,11 @@ impl ChatTemplate {
         self.calls
     }
 
+    /// Whether the model can be asked to think before it answers ([`ChatInput::thinking`]).
+    pub fn thinks(&self) -> bool {
+        self.source.contains("enable_thinking")
+    }
+
     /// The text of messages. `add_generation_prompt` appends the opening of the model's turn. The text begins with
     /// `<bos>`. For ids, use [`render_for`](Self::render_for): in this text, a message may spell special tokens.
     ///

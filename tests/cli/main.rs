@@ -22,6 +22,7 @@ mod real;
 mod refusals;
 mod run;
 mod terminal;
+mod thoughts;
 mod top;
 mod usage;
 

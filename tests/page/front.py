@@ -175,8 +175,8 @@ class Exchange(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
 
-def event_of(text):
-    chunk = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+def event_of(text, part="content"):
+    chunk = {"choices": [{"index": 0, "delta": {part: text}, "finish_reason": None}]}
     return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
 
 

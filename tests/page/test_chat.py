@@ -4,7 +4,7 @@ import urllib.request
 
 from browser import SHIFT
 from case import Case, faults, turn
-from front import DONE, answer_of
+from front import DONE, answer_of, event_of
 
 
 class Chat(Case):
@@ -221,6 +221,30 @@ class Chat(Case):
         self.assertEqual(page.run("question.value"), "")
         self.assertFalse(page.run("document.querySelector('dialog').open"))
         self.assertFalse(page.run("document.documentElement.innerText.includes('secret')"))
+
+    def test_thought_is_folded_away_and_no_part_of_the_answer(self):
+        page = self.open()
+
+        def answer(exchange):
+            exchange.begin()
+            for part, text in [("reasoning_content", "Let me "), ("reasoning_content", "see."), ("content", "At nine.")]:
+                exchange.put(event_of(text, part))
+            exchange.put(DONE)
+            exchange.end()
+
+        self.front.take(answer)
+        self.ask(page, "one")
+        self.until_answered(page)
+        self.assertEqual(page.text(".answer").strip(), "At nine.")
+        self.assertFalse(page.run("document.querySelector('.thought').open"))
+        self.assertEqual(page.text(".thought summary"), "Thought")
+        page.click(".thought summary")
+        page.until_text(".thought div", "Let me see.")
+        self.front.take(answer_of("Later"))
+        self.ask(page, "two")
+        self.until_answered(page, 2)
+        self.assertEqual(self.question_asked(), [("user", "one"), ("assistant", "At nine."), ("user", "two")])
+        self.assertEqual(page.run("document.querySelectorAll('.thought').length"), 1)
 
     def test_length_limit_is_said(self):
         page = self.open()

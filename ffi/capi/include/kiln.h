@@ -376,7 +376,7 @@ int32_t kiln_cancel(struct kiln_session *session);
  Asks `text` as the next message of the session's conversation, with the engine's default sampling. `on_text` gets the
  answer's text as it comes, on this thread; `answer` gets all of it, also of an answer that was cut. Each may be NULL. The
  session keeps the question and its complete answer for the next question and for clones; kiln_session_save does not write
- them.
+ them. The model is asked for no thought, and one that it has all the same is no part of the answer.
  */
 int32_t kiln_ask(struct kiln_session *session,
                  struct kiln_text text,
@@ -388,7 +388,7 @@ int32_t kiln_ask(struct kiln_session *session,
 /*
  Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
  text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
- some; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
+ some, and reasoning_content where the model thought; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
  */
 int32_t kiln_generate(struct kiln_session *session,
                       struct kiln_text request,

@@ -1,6 +1,6 @@
 //! An input line of `kiln batch`: a prompt with its settings, in Kiln's own format or in that of OpenAI's batch API.
 
-use crate::cli::reply::{ReplyArgs, SamplingArgs};
+use crate::cli::reply::{ReplyArgs, SamplingArgs, no_thoughts};
 use crate::engine::request::Request;
 use crate::sequence::prompt::{encode_messages, encode_text};
 use crate::sequence::{Conversation, Generation, SequenceLimits};
@@ -24,6 +24,7 @@ struct BatchLine {
     tokens: Option<Vec<u32>>,
     system: Option<String>,
     raw: Option<bool>,
+    think: Option<bool>,
     n: Option<usize>,
     temp: Option<f32>,
     top_k: Option<u32>,
@@ -53,6 +54,8 @@ struct OpenAi {
 #[serde(expecting = "the body to be an object")]
 struct ChatRequest {
     messages: Vec<Message>,
+    enable_thinking: Option<bool>,
+    reasoning_effort: Option<String>,
     max_completion_tokens: Option<usize>,
     max_tokens: Option<usize>,
     temperature: Option<f32>,
@@ -100,6 +103,7 @@ impl TryFrom<OpenAi> for BatchLine {
         messages.iter_mut().filter(|m| m.role == "developer").for_each(|m| m.role = "system".into());
         Ok(BatchLine {
             messages: Some(messages),
+            think: body.enable_thinking.or(body.reasoning_effort.map(|effort| effort != "none")),
             n: body.max_completion_tokens.or(body.max_tokens),
             temp: body.temperature,
             top_k: body.top_k,
@@ -153,14 +157,21 @@ impl Marks {
     }
 
     /// The answer in the format of OpenAI's batch API; null if the line has another format.
-    pub(super) fn response(&self, model: &str, text: Option<&str>, g: &Generation, prompt: usize) -> Value {
+    pub(super) fn response(
+        &self,
+        model: &str,
+        [text, thought]: [Option<&str>; 2],
+        g: &Generation,
+        prompt: usize,
+    ) -> Value {
         if !self.body {
             return Value::Null;
         }
-        let choice = json!({
-            "index": 0, "message": {"role": "assistant", "content": text, "refusal": null}, "logprobs": null,
-            "finish_reason": g.finish.name(),
-        });
+        let mut message = json!({"role": "assistant", "content": text, "refusal": null});
+        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
+            message["reasoning_content"] = thought.into();
+        }
+        let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": g.finish.name()});
         let tokens = g.tokens.len();
         let usage = json!({"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens});
         let body = json!({"object": "chat.completion", "model": model, "choices": [choice], "usage": usage});
@@ -220,6 +231,9 @@ impl Reader<'_> {
             ));
         }
         StopMatcher::new(&options.stop)?;
+        if options.think && self.text.is_some_and(|(_, template)| !template.thinks()) {
+            return Err(no_thoughts("leave out think"));
+        }
         let prompt = self.encode(line, &options)?;
         Ok(options.request(prompt))
     }
@@ -228,6 +242,7 @@ impl Reader<'_> {
         let d = self.defaults;
         ReplyArgs {
             raw: line.raw.unwrap_or(d.raw),
+            think: line.think.unwrap_or(d.think),
             // An empty system message counts as none.
             system: line.system.clone().filter(|text| !text.is_empty()).or(d.system.clone()),
             n: line.n.or(d.n),
@@ -260,6 +275,9 @@ impl Reader<'_> {
         if line.system.is_some() && (line.prompt.is_none() || options.raw) {
             return clash("system goes with a prompt in the chat template only");
         }
+        if line.think == Some(true) && (line.tokens.is_some() || options.raw) {
+            return clash("think goes with the chat template only");
+        }
         let given = [line.prompt.is_some(), line.messages.is_some(), line.tokens.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(Error::input("the line has more than one of prompt, messages and tokens", "keep one"));
@@ -270,12 +288,12 @@ impl Reader<'_> {
                 let (tokenizer, template) = with_text()?;
                 let mut conversation = Conversation::new(options.system.as_deref());
                 conversation.ask(&text);
-                encode_messages(tokenizer, template, conversation.messages(), self.limits)
+                encode_messages(tokenizer, template, options.input(conversation.messages()), self.limits)
             }
             (None, Some(mut messages), None) => {
                 let (tokenizer, template) = with_text()?;
                 messages.retain(|message| !(message.role == "system" && is_empty(&message.content)));
-                encode_messages(tokenizer, template, &messages, self.limits)
+                encode_messages(tokenizer, template, options.input(&messages), self.limits)
             }
             (None, None, Some(ids)) => self.limits.check(0, &ids).map(|()| ids),
             _ => Err(Error::input("the line has none of prompt, messages and tokens", REMEDY)),

@@ -20,6 +20,8 @@ pub(super) enum SlashCommand<'a> {
     System(&'a str),
     /// Set the sampling temperature. `None`: print it.
     Temperature(Option<f32>),
+    /// Whether the model thinks before it answers. `None`: print it.
+    Think(Option<bool>),
     /// Continue the conversation in a file.
     Load(PathBuf),
     /// Write the conversation to a file. `None`: to the chat's own.
@@ -29,13 +31,14 @@ pub(super) enum SlashCommand<'a> {
 }
 
 /// Each command as `/help` lists it.
-const LIST: [(&str, &str, &str); 11] = [
+const LIST: [(&str, &str, &str); 12] = [
     ("/help", "", "list the commands"),
     ("/regenerate", "", "answer the last message anew, in place of its answer"),
     ("/undo", "", "take back the last message and its answer"),
     ("/clear", "", "forget the conversation; the system message stays"),
     ("/system", " [TEXT]", "replace the system message, or remove it"),
     ("/temp", " [T]", "set the sampling temperature, or say which it is; 0 always takes the likeliest token"),
+    ("/think", " [on|off]", "let the model think before it answers, or say whether it does"),
     (
         "/save",
         " [FILE]",
@@ -102,6 +105,7 @@ pub(super) fn parse(line: &str) -> Result<Option<SlashCommand<'_>>> {
         "/clear" => SlashCommand::Clear,
         "/system" => return Ok(Some(SlashCommand::System(argument))),
         "/temp" => return temperature(argument).map(Some),
+        "/think" => return thinking(argument).map(Some),
         "/load" if argument.is_empty() => {
             return Err(Error::input("/load takes a file's name", "give one behind it"));
         }
@@ -127,6 +131,15 @@ fn temperature(argument: &str) -> Result<SlashCommand<'static>> {
     Ok(SlashCommand::Temperature(number))
 }
 
+/// The command `/think` with its argument.
+fn thinking(argument: &str) -> Result<SlashCommand<'static>> {
+    match argument {
+        "" => Ok(SlashCommand::Think(None)),
+        "on" | "off" => Ok(SlashCommand::Think(Some(argument == "on"))),
+        _ => Err(Error::input("/think takes on or off", "give one of the two, or nothing")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +157,9 @@ mod tests {
             ("/load my chat.json", Some(SlashCommand::Load("my chat.json".into()))),
             ("/temp", Some(SlashCommand::Temperature(None))),
             ("/temp 0.7", Some(SlashCommand::Temperature(Some(0.7)))),
+            ("/think", Some(SlashCommand::Think(None))),
+            ("/think on", Some(SlashCommand::Think(Some(true)))),
+            ("/think off", Some(SlashCommand::Think(Some(false)))),
             ("/regenerate", Some(SlashCommand::Regenerate)),
             ("/undo ", Some(SlashCommand::Undo)),
             ("/bye", Some(SlashCommand::Exit)),
@@ -163,6 +179,7 @@ mod tests {
             ("/etc is what?", "/etc"),
             ("/regen", "/regenerate is one"),
             ("/temp warm", "warm is no temperature"),
+            ("/think hard", "on or off"),
             ("/load ", "name"),
             ("/clear it", "nothing"),
         ] {

@@ -154,10 +154,13 @@ impl ChatWording {
         events: Replies,
         say: &mut dyn FnMut(String) -> crate::Result<()>,
     ) -> (Value, Result<(), ApiError>) {
-        let (mut reply, mut calls) = (empty_reply(Some(&self.answer.model)), Vec::new());
+        let (mut reply, mut calls, mut thought) = (empty_reply(Some(&self.answer.model)), Vec::new(), String::new());
         for step in events {
             let (said, end) = match step {
-                (_, Event::Token(token)) => (self.listeners[0].push(&token.text), None),
+                (_, Event::Token(token)) => {
+                    thought.push_str(&token.thought);
+                    (self.listeners[0].push(&token.text), None)
+                }
                 (_, Event::End(end)) => (self.listeners[0].push_last(&end.text), Some(end)),
                 (_, Event::Failed(e)) => return (reply, Err(e.into())),
                 (_, Event::Idle) => continue,
@@ -176,6 +179,9 @@ impl ChatWording {
             }
             if !calls.is_empty() {
                 reply["tool_calls"] = calls.as_slice().into();
+            }
+            if !thought.is_empty() {
+                reply["reasoning_content"] = thought.as_str().into();
             }
         }
         (reply, Ok(()))
@@ -247,11 +253,13 @@ mod tests {
             reply["text"] = heard.into();
             (reply, ended)
         };
-        let tokens = CALLS[..2].iter().map(|piece| Event::Token(token(piece)));
+        let thought = Event::Token(ReplyToken { thought: "Hm".into(), ..token("") });
+        let tokens = CALLS[..2].iter().map(|piece| Event::Token(token(piece))).chain([thought]);
         let (reply, ended) =
             made(tokens.chain([Event::End(Box::new(ReplyEnd { text: CALLS[2].into(), ..end() }))]).collect());
         assert_eq!((ended, &reply["text"], &reply["finish_reason"]), (Ok(()), &json!(""), &json!("tool_calls")));
         assert_eq!((&reply["model"], &reply["usage"]["total_tokens"]), (&json!("demo"), &json!(5)));
+        assert_eq!(reply["reasoning_content"], "Hm");
         let calls = reply["tool_calls"].as_array().unwrap();
         assert_eq!((calls.len(), calls[0].get("index")), (2, None));
         assert_eq!(calls[0]["function"], json!({"name": "f", "arguments": "{\"a\":1}"}));

@@ -142,6 +142,7 @@ async function answer(turn) {
       key,
       signal: AbortSignal.any([stop.signal, lost.signal]),
       onText: (piece) => turn.view.add(piece),
+      onThought: (piece) => turn.view.think(piece),
       onSign: () => (mine.heard = performance.now()),
       onForgotten: (forgotten) => forget(turn, forgotten),
     });

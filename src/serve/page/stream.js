@@ -6,8 +6,9 @@ const RETRY_S = 5;
 const RETRY_MOST_S = 60;
 
 /**
- * Asks `messages` of `model`. Never throws. `onText` gets each piece of the answer, `onSign` is called for each sign of
- * life, `onForgotten` how many of the oldest exchanges the server left out for want of room. What becomes of it is the result's `end`:
+ * Asks `messages` of `model`. Never throws. `onText` gets each piece of the answer, `onThought` each of the model's thought, `onSign` is
+ * called for each sign of life, `onForgotten` how many of the oldest exchanges the server left out for want of room. What becomes
+ * of it is the result's `end`:
  *
  * - `done`: the answer is whole; `isShort` where it ended at the limit of its length
  * - the reason of `signal`, where that ended it
@@ -18,7 +19,7 @@ const RETRY_MOST_S = 60;
  * - `nonsense`: the server sent what is no answer
  * - `failed`: the server says in `message` why there is no answer, or no more of it
  */
-export async function ask(messages, { model, key, signal, onText, onSign, onForgotten }) {
+export async function ask(messages, { model, key, signal, onText, onThought, onSign, onForgotten }) {
   try {
     const headers = { 'Content-Type': 'application/json' };
     if (key) headers.Authorization = `Bearer ${key}`;
@@ -27,7 +28,7 @@ export async function ask(messages, { model, key, signal, onText, onSign, onForg
     onSign();
     const forgotten = Number(response.headers.get('Kiln-Forgotten-Exchanges') ?? 0);
     if (forgotten > 0) onForgotten(forgotten);
-    return response.ok ? await read(response, { onText, onSign }) : await refusal(response);
+    return response.ok ? await read(response, { onText, onThought, onSign }) : await refusal(response);
   } catch (error) {
     if (signal.aborted) return { end: signal.reason };
     if (error instanceof SyntaxError) return { end: 'nonsense' };
@@ -35,7 +36,7 @@ export async function ask(messages, { model, key, signal, onText, onSign, onForg
   }
 }
 
-async function read(response, { onText, onSign }) {
+async function read(response, { onText, onThought, onSign }) {
   let isShort = false;
   for await (const data of events(response.body, onSign)) {
     if (data === '[DONE]') return { end: 'done', isShort };
@@ -43,6 +44,7 @@ async function read(response, { onText, onSign }) {
     if (chunk.error) return { end: 'failed', message: chunk.error.message ?? String(chunk.error) };
     const choice = chunk.choices?.[0];
     isShort ||= choice?.finish_reason === 'length';
+    if (choice?.delta?.reasoning_content) onThought(choice.delta.reasoning_content);
     if (choice?.delta?.content) onText(choice.delta.content);
   }
   return { end: 'lost' };

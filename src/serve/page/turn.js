@@ -19,6 +19,7 @@ export class TurnView {
   #node = make('article', 'turn');
   #asked = make('div', 'question');
   #answer = make('div', 'answer');
+  #thought = foldedThought();
   #actions = make('p', 'actions');
   #note = make('p', 'note');
   #markdown = new Markdown(this.#answer);
@@ -50,8 +51,18 @@ export class TurnView {
     this.#node.setAttribute('aria-busy', 'true');
     this.#node.classList.remove('fault');
     this.#actions.replaceChildren();
+    this.#thought.remove();
+    this.#thought = foldedThought();
     this.#say('');
     this.#draw();
+  }
+
+  /** Adds to the model's thought, which is folded away before the answer and no part of it. */
+  think(piece) {
+    if (!this.#thought.isConnected) this.#answer.before(this.#thought);
+    this.#thought.lastChild.textContent += piece;
+    this.#say('');
+    scrollToEnd();
   }
 
   add(piece) {
@@ -119,6 +130,17 @@ export class TurnView {
     this.#note.textContent = sentence;
     scrollToEnd();
   }
+}
+
+/** An empty thought. Its summary is its name for those who listen. */
+function foldedThought() {
+  const thought = make('details', 'thought');
+  const [name, said] = [make('summary', ''), make('div', '')];
+  name.dataset.text = 'thought';
+  translate(name);
+  said.dir = 'auto';
+  thought.append(name, said);
+  return thought;
 }
 
 /** The page's sentence around what the server says in English. */
