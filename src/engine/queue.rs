@@ -156,10 +156,12 @@ impl EngineHandle {
         let abandoned: Abandoned = Arc::new(move || held.strong_count() == 0 || abandoned());
         let job = |choice: usize, (ask, own): (&Request, usize)| {
             let seed = ask.sampler.seed.map(|seed| seed.wrapping_add(own as u64));
-            let vocab = target.limits.shape.vocab;
+            let shape = target.limits.shape;
+            let mut sampler = SamplerConfig { seed, ..ask.sampler.clone() };
+            sampler.forbid(&shape.suppressed);
             let mut chooser = match &ask.chooser {
                 Some(chooser) => chooser.clone(),
-                None => Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, vocab)?,
+                None => Chooser::new(sampler, shape.vocab)?,
             };
             // The last token needs no position.
             let limit = ask.limit.min(target.limits.context - ask.prompt.len() + 1);

@@ -35,7 +35,7 @@ pub(crate) mod limit {
 }
 
 /// Parses a config.json and, if the model has one, its generation_config.json. The latter may name more tokens that end
-/// a reply; for Gemma 3 -it, both together give 1 and 106.
+/// a reply, which for Gemma 3 -it both together give as 1 and 106, and tokens that are never chosen.
 ///
 /// # Errors
 /// [`Error::Input`] with the key, its value and the expected one: not JSON, another architecture, an impossible size,
@@ -60,7 +60,7 @@ pub(crate) fn parse_model(config: &str, generation: Option<&str>) -> Result<(Sha
     let mut shape = parse_text(family, &outer, &text)?;
     if let Some(generation) = generation {
         let map = parse_object(generation, "generation_config.json")?;
-        ConfigReader { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
+        ConfigReader { map: &map, file: "generation_config.json" }.add_tokens(&mut shape)?;
     }
     Ok((shape, Quantization::parse(&outer, &text)?))
 }
@@ -134,6 +134,9 @@ pub fn to_json(shape: &Shape) -> String {
     for (key, _) in family.config.zeros {
         config[*key] = json!(0);
     }
+    if !shape.suppressed.is_empty() {
+        config["suppress_tokens"] = json!(shape.suppressed);
+    }
     format!("{config:#}\n")
 }
 
@@ -204,20 +207,13 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
     text.refuse_unsupported(family)?;
     let layers = parse_layers(family, text)?;
     let (local, global) = parse_attention(family, text, &layers)?;
-    let mut eos = Vec::new();
-    let vocab = text.size("vocab_size", rules.vocab, limit::VOCAB)?;
-    outer.add_eos(&mut eos, vocab)?;
-    text.add_eos(&mut eos, vocab)?;
-    if eos.is_empty() {
-        eos.push(1);
-    }
     let tied = match text.flag("tie_word_embeddings")? {
         Some(tied) => tied,
         None => outer.flag("tie_word_embeddings")?.unwrap_or(true),
     };
-    let shape = Shape {
+    let mut shape = Shape {
         architecture: family,
-        vocab,
+        vocab: text.size("vocab_size", rules.vocab, limit::VOCAB)?,
         hidden: text.size("hidden_size", 2304, limit::HIDDEN)?,
         ffn: text.size("intermediate_size", 9216, limit::FFN)?,
         local,
@@ -240,8 +236,14 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
             None => 2,
             Some(v) => text.token("bos_token_id", v)?,
         },
-        eos,
+        eos: Vec::new(),
+        suppressed: Vec::new(),
     };
+    outer.add_tokens(&mut shape)?;
+    text.add_tokens(&mut shape)?;
+    if shape.eos.is_empty() {
+        shape.eos.push(1);
+    }
     const KEYS: ShapeKeys = ShapeKeys {
         hidden: "hidden_size",
         ffn: "intermediate_size",

@@ -82,6 +82,7 @@ fn gemma3() -> Shape {
         tied: true,
         bos: 2,
         eos: vec![1, 106],
+        suppressed: Vec::new(),
     }
 }
 

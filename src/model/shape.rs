@@ -24,6 +24,9 @@ impl LayerKind {
     }
 }
 
+/// The most tokens that a model may suppress.
+pub(crate) const MOST_SUPPRESSED: usize = 1024;
+
 /// RoPE's constants.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rope {
@@ -138,6 +141,8 @@ pub struct Shape {
     pub bos: u32,
     /// Tokens that end a reply.
     pub eos: Vec<u32>,
+    /// Tokens that are never chosen, such as marks of images. At most 1024.
+    pub suppressed: Vec<u32>,
 }
 
 impl Shape {

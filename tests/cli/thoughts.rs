@@ -1,11 +1,13 @@
-//! Thoughts, by a model of tests/golden that thinks where it is asked to.
+//! Thoughts and suppressed tokens, by a model of tests/golden that thinks where it is asked to.
 
 use crate::common::program::{kiln, program, run};
-use crate::common::golden;
+use crate::common::{golden, ids};
+use crate::{model_of, path};
 use serde_json::{Value, json};
 
 const ANSWER: &str = "The river moves.";
 const THOUGHT: &str = "A simple question";
+const FILES: [&str; 3] = ["thinker/config.json", "thinker/model.safetensors", "thinker/tokenizer.json"];
 
 #[test]
 fn a_thought_goes_to_standard_error_and_the_answer_alone_to_standard_output() {
@@ -68,4 +70,28 @@ fn a_line_of_a_batch_has_its_thought_beside_its_text() {
 
 fn path_of(path: &std::path::Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// The token that the model would choose is one that its generation_config.json suppresses.
+#[test]
+fn a_suppressed_token_is_never_chosen() {
+    let (plain, suppressing) = (model_of(&FILES), model_of(&FILES));
+    let planted = ids(&kiln(&["tokenize", "-m", path(&plain), "--no-bos", "The", "--json"]).json()["ids"])[0];
+    let config = json!({"suppress_tokens": [planted]}).to_string();
+    std::fs::write(suppressing.path().join("generation_config.json"), config).unwrap();
+    for device in ["reference", "cpu", "vulkan"] {
+        for sampling in [&[][..], &["--temp", "1", "--seed", "3"], &["--speculate", "3"]] {
+            let chosen = |dir: &tempfile::TempDir| {
+                let base = ["run", "-m", path(dir), "-p", "Hello", "-n", "6", "--json", "--device", device];
+                ids(&kiln(&[&base[..], sampling].concat()).json()["tokens"])
+            };
+            assert!(chosen(&plain).contains(&planted), "{device} {sampling:?}");
+            let tokens = chosen(&suppressing);
+            assert!(!tokens.contains(&planted), "{device} {sampling:?}: {tokens:?}");
+        }
+    }
+    let wrong = json!({"suppress_tokens": [544]}).to_string();
+    std::fs::write(suppressing.path().join("generation_config.json"), wrong).unwrap();
+    kiln(&["run", "-m", path(&suppressing), "-p", "x"])
+        .refused(2, &["generation_config.json", "suppress_tokens", "544"]);
 }

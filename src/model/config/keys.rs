@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use crate::display::quote;
+use crate::model::Shape;
 use crate::model::architecture::Architecture;
+use crate::model::shape::MOST_SUPPRESSED;
 use crate::{Error, Result};
 
 /// Remedy for a wrong config.json.
@@ -71,24 +73,30 @@ impl<'a> ConfigReader<'a> {
         id.ok_or_else(|| self.wrong(key, value, "a token id"))
     }
 
-    /// Adds the ids of `eos_token_id` (one or a list) that `eos` lacks.
-    pub(super) fn add_eos(&self, eos: &mut Vec<u32>, vocab: usize) -> Result<()> {
-        let Some(value) = self.get("eos_token_id") else { return Ok(()) };
-        let ids = match value {
-            Value::Array(list) if list.len() > 64 => {
-                return Err(self.wrong("eos_token_id", value, "at most 64 token ids"));
+    /// Adds the ids of `eos_token_id` and `suppress_tokens` that `shape` lacks.
+    pub(super) fn add_tokens(&self, shape: &mut Shape) -> Result<()> {
+        self.add_ids("eos_token_id", 64, &mut shape.eos, shape.vocab)?;
+        self.add_ids("suppress_tokens", MOST_SUPPRESSED, &mut shape.suppressed, shape.vocab)
+    }
+
+    /// Adds the ids of a key (one or a list of at most `most`) that `ids` lacks.
+    fn add_ids(&self, key: &str, most: usize, ids: &mut Vec<u32>, vocab: usize) -> Result<()> {
+        let Some(value) = self.get(key) else { return Ok(()) };
+        let listed = match value {
+            Value::Array(list) if list.len() > most => {
+                return Err(self.wrong(key, value, &format!("at most {most} token ids")));
             }
             Value::Array(list) => list.as_slice(),
             one => std::slice::from_ref(one),
         };
-        for id in ids {
-            let id = self.token("eos_token_id", id)?;
+        for id in listed {
+            let id = self.token(key, id)?;
             if id as usize >= vocab {
-                let cause = format!("{}: eos_token_id is {id}, past the vocabulary of {vocab}", self.file);
+                let cause = format!("{}: {key} is {id}, past the vocabulary of {vocab}", self.file);
                 return Err(Error::input(cause, self.remedy()));
             }
-            if !eos.contains(&id) {
-                eos.push(id);
+            if !ids.contains(&id) {
+                ids.push(id);
             }
         }
         Ok(())

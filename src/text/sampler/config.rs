@@ -49,6 +49,11 @@ impl SamplerConfig {
         Self { temperature: 0.0, ..Self::default() }
     }
 
+    /// Forbids tokens.
+    pub(crate) fn forbid(&mut self, ids: &[u32]) {
+        self.bias.extend(ids.iter().map(|&id| (id, f32::NEG_INFINITY)));
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors

@@ -196,13 +196,14 @@ fn numbers_that_are_not_finite_and_positive_are_refused() {
 
 #[test]
 fn token_ids_have_to_be_ids() {
-    for key in ["eos_token_id", "bos_token_id"] {
+    for key in ["eos_token_id", "bos_token_id", "suppress_tokens"] {
         for value in [json!(-1), json!(1.5), json!("1"), json!(1u64 << 32)] {
             assert!(refusal(json!({key: value})).contains(key));
         }
     }
     assert!(refusal(json!({"eos_token_id": [1, -1]})).contains("eos_token_id"));
     assert!(refusal(json!({"eos_token_id": vec![1; 1000]})).contains("at most 64"));
+    assert!(refusal(json!({"suppress_tokens": vec![1; 1025]})).contains("at most 1024"));
     let generation = config::parse(&with(json!({})), Some(r#"{"eos_token_id": "end"}"#));
     assert!(bad_input(generation.map(drop)).contains("generation_config.json"));
     // A stop token that is never made would stop nothing.

@@ -294,6 +294,17 @@ fn keys_have_their_defaults() {
         f.set("tokenizer.ggml.bos_token_id", Value::u32(7));
     };
     assert_eq!((shape(&ends).eos, shape(&ends).bos), (vec![1, 3, 9, 106], 7));
+    // Tokens that are never chosen.
+    let suppressing = |ids: &[i32]| {
+        let mut file = golden_model("tiny", Float::Bf16);
+        file.set("tokenizer.ggml.suppress_tokens", Value::i32s(ids));
+        file
+    };
+    assert_eq!(open(&suppressing(&[9, 4])).unwrap().shape().suppressed, [9, 4]);
+    for wrong in [&[-1][..], &[512], &[5; 1025]] {
+        let said = refusal(&suppressing(wrong));
+        assert!(said.contains("tokenizer.ggml.suppress_tokens is") && said.contains("below 512"), "{said}");
+    }
 }
 
 /// What Ollama's converter writes and leaves out.

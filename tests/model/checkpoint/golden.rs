@@ -93,6 +93,7 @@ fn the_shape_is_the_golden_one() {
         tied: true,
         bos: 2,
         eos: vec![1],
+        suppressed: Vec::new(),
     };
     assert_eq!(shape, wanted);
     let deep = config::parse(&read("deep62", "config.json"), None).unwrap();
@@ -123,12 +124,12 @@ fn the_hub_config_of_27b_is_read() {
         "num_key_value_heads": 16, "query_pre_attn_scalar": 168, "rope_scaling": {"factor": 8.0,
         "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
         "vision_config": {"hidden_size": 1152}}"#;
-    let generation = r#"{"bos_token_id": 2, "eos_token_id": [1, 106], "top_k": 64, "top_p": 0.95}"#;
+    let generation = r#"{"bos_token_id": 2, "eos_token_id": [1, 106], "suppress_tokens": [5, 7], "top_k": 64}"#;
     let shape = config::parse(hub, Some(generation)).unwrap();
     let global = &shape.global;
     assert_eq!((shape.vocab, shape.hidden, global.q_width(), global.kv_width()), (262_208, 5376, 4096, 2048));
     assert_eq!((shape.query_pre_attn_scalar, global.rope.factor, shape.window()), (168.0, 8.0, 1024));
-    assert_eq!(shape.eos, [1, 106]);
+    assert_eq!((shape.eos, shape.suppressed), (vec![1, 106], vec![5, 7]));
 }
 
 #[test]
@@ -150,6 +151,7 @@ fn a_written_config_reads_back_equal() {
         query_pre_attn_scalar: 0.1,
         tied: false,
         eos: vec![1, 106, 7],
+        suppressed: vec![9, 8],
         layers: vec![LayerKind::Global, LayerKind::Local],
         ..tiny
     };

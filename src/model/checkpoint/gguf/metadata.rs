@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::header::MetadataValue;
 use crate::model::architecture::{self, Architecture, GEMMA3};
 use crate::model::config::{ShapeKeys, check_shape, limit};
-use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
+use crate::model::shape::{AttentionShape, LayerKind, MOST_SUPPRESSED, Rope, Shape, Values};
 use crate::{Error, Result};
 
 /// Gemma 3 27B's layers. Only this model scales scores by another root than that of a head's width.
@@ -113,6 +113,7 @@ pub(super) fn read_shape(
         tied: facts.tied,
         bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?.unwrap_or(2),
         eos: keys.eos(vocab)?,
+        suppressed: keys.suppressed(vocab)?,
     };
     const KEYS: ShapeKeys = ShapeKeys {
         hidden: "embedding_length",
@@ -347,6 +348,18 @@ impl Metadata<'_> {
         ids.sort_unstable();
         ids.dedup();
         Ok(ids)
+    }
+
+    /// The tokens that are never chosen.
+    fn suppressed(&self, vocab: usize) -> Result<Vec<u32>> {
+        const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
+        let Some(value) = self.map.get(SUPPRESSED) else { return Ok(Vec::new()) };
+        let id = |n: MetadataValue| n.as_unsigned().filter(|id| (*id as usize) < vocab).map(|id| id as u32);
+        let list = value.as_array().filter(|list| list.len() <= MOST_SUPPRESSED);
+        let ids = list.and_then(|list| list.numbers().map(id).collect::<Option<Vec<u32>>>());
+        let wanted = format!("a list of at most {MOST_SUPPRESSED} token ids below {vocab}");
+        let cause = || format!("{}: {SUPPRESSED} is {}; wanted {wanted}", self.label, value.excerpt());
+        ids.ok_or_else(|| Error::input(cause(), self.remedy()))
     }
 
     /// Refuses a file that is not a text model of a known family, by its kind.
