@@ -55,6 +55,8 @@ pub struct Request {
     pub stop: Vec<String>,
     /// The beginning of the reply in the prompt's last message. The guide's document begins with it.
     pub begun: String,
+    /// Whether a thought may come before the guide's document.
+    pub thinks: bool,
     /// Where function calls begin, to which stop texts do not apply.
     pub calls: CallStart,
     /// Whether the model's own stop tokens are ignored.
@@ -82,6 +84,7 @@ impl Request {
             limit: usize::MAX,
             stop: Vec::new(),
             begun: String::new(),
+            thinks: false,
             calls: CallStart::Nowhere,
             ignore_eos: false,
             likelihoods: None,

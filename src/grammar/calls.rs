@@ -29,8 +29,6 @@ pub struct Calls {
     pub several: bool,
     /// The syntax in which the model writes calls.
     pub syntax: CallSyntax,
-    /// Whether a thought may come first, where the model has tokens for thoughts.
-    pub thinks: bool,
 }
 
 /// The alternative to calls in a reply.
@@ -75,7 +73,7 @@ impl Calls {
             CallSyntax::Json => None,
             CallSyntax::Marked(marks) => Some(marks.call[0]),
         };
-        json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several, marks, self.thinks]).to_string()
+        json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several, marks]).to_string()
     }
 
     /// Whether a function's schema need not be enforced.

@@ -21,15 +21,25 @@ const MOST_EXPONENT_DIGITS: usize = 2;
 /// The byte that begins a stop token for the parser. It never occurs in UTF-8, so no content has it.
 const END: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
-/// Follows one document, token by token.
+/// Follows one document, token by token, and a thought before it, whose text is free.
 pub struct Constraint {
     compiled: Arc<CompiledGrammar>,
+    place: ReplyPlace,
     parser: TokenParser,
     is_finished: bool,
     numbers: DigitCounter,
     /// Items of the parser's rows so far.
     items: usize,
     bytes: ReplyBytes,
+}
+
+/// The place in a reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReplyPlace {
+    /// Before the document, or before a thought that comes first.
+    Start,
+    Thought,
+    Document,
 }
 
 /// Bytes of an item of the parser's rows, with its parameter.
@@ -42,13 +52,21 @@ impl Constraint {
     pub fn new(compiled: Arc<CompiledGrammar>) -> Constraint {
         let parser = compiled.parser.deep_clone();
         let bytes = compiled.vocabulary.memory.begin_reply();
-        Constraint { compiled, parser, is_finished: false, numbers: DigitCounter::default(), items: 0, bytes }
+        let numbers = DigitCounter::default();
+        Constraint { compiled, place: ReplyPlace::Document, parser, is_finished: false, numbers, items: 0, bytes }
+    }
+
+    /// Lets a thought come before the document, where the vocabulary has the tokens around thoughts.
+    pub fn thinking(self) -> Constraint {
+        let place = if self.compiled.vocabulary.thought.is_some() { ReplyPlace::Start } else { ReplyPlace::Document };
+        Constraint { place, ..self }
     }
 
     /// A constraint at the beginning of a document, and a handle by which another thread cancels it. After that all
     /// calls fail.
-    pub(super) fn begin(compiled: Arc<CompiledGrammar>) -> (Constraint, CancellationHandle) {
-        let mut constraint = Constraint::new(compiled);
+    pub(super) fn begin(compiled: Arc<CompiledGrammar>, thinks: bool) -> (Constraint, CancellationHandle) {
+        let constraint = Constraint::new(compiled);
+        let mut constraint = if thinks { constraint.thinking() } else { constraint };
         let handle = constraint.parser.enable_cancellation();
         (constraint, handle)
     }
@@ -63,6 +81,11 @@ impl Constraint {
         if self.is_finished {
             return Err(Error::failed("the document has ended", "report this"));
         }
+        if self.place == ReplyPlace::Thought {
+            set.copy_from_words(self.compiled.vocabulary.thoughts.as_slice());
+            return Ok(());
+        }
+        let thought = self.compiled.vocabulary.thought.filter(|_| self.place == ReplyPlace::Start);
         let is_json = self.compiled.is_json;
         let too_much = |e| too_much(is_json, e);
         followed(is_json, || {
@@ -75,6 +98,7 @@ impl Constraint {
                 }
             }
             set.copy_from_words(allowed.as_slice());
+            thought.into_iter().for_each(|[open, _]| set.insert(open));
             let lexer = self.parser.parser.lexer_stats();
             self.bytes.set(lexer.num_bytes + lexer.num_ast_nodes * NODE_BYTES + self.items * ITEM_BYTES)
         })
@@ -89,6 +113,18 @@ impl Constraint {
         if self.is_finished || !compiled.vocabulary.has(token) {
             return Err(not_allowed(token));
         }
+        self.place = match (self.place, compiled.vocabulary.thought) {
+            (ReplyPlace::Start, Some([open, _])) if token == open => ReplyPlace::Thought,
+            (ReplyPlace::Thought, Some([_, close])) if token == close => ReplyPlace::Document,
+            (ReplyPlace::Thought, _) if compiled.vocabulary.thoughts.is_allowed(token) => ReplyPlace::Thought,
+            (ReplyPlace::Thought, _) => return Err(not_allowed(token)),
+            (ReplyPlace::Start | ReplyPlace::Document, _) => return self.accept_in_document(&compiled, token),
+        };
+        Ok(())
+    }
+
+    fn accept_in_document(&mut self, compiled: &CompiledGrammar, token: u32) -> Result<()> {
+        self.place = ReplyPlace::Document;
         let is_json = compiled.is_json;
         let too_much = |e| too_much(is_json, e);
         followed(is_json, || {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::calls::{Beside, Calls, Lark, document};
 use super::vocabulary::Vocabulary;
 use crate::display::quote;
-use crate::text::calls::{CallMarks, THOUGHT};
+use crate::text::calls::CallMarks;
 use crate::{Error, Result};
 
 /// Keywords that are enforced, and annotations.
@@ -54,19 +54,14 @@ key: WORD | string
 /// Input: a strict schema uses an unsupported keyword, which the message names, or the grammar is too large.
 pub(super) fn to_lark(calls: &Calls, marks: &CallMarks, vocabulary: &Vocabulary) -> Result<Lark> {
     let several = if calls.several { "call+" } else { "call" };
-    let (mut start, exact) = match &calls.beside {
-        Beside::Nothing => (format!("reply: {several}\n"), Vec::new()),
-        Beside::Text => (format!("reply: text | text? {several}\n"), Vec::new()),
+    let (start, exact) = match &calls.beside {
+        Beside::Nothing => (format!("start: {several}\n"), Vec::new()),
+        Beside::Text => (format!("start: text | text? {several}\n"), Vec::new()),
         Beside::Document(schema) => {
             let (schema, exact) = document(schema)?;
-            (format!("reply: document | {several}\ndocument: %json {schema}\n"), exact)
+            (format!("start: document | {several}\ndocument: %json {schema}\n"), exact)
         }
     };
-    let [begin, end] = THOUGHT.map(|mark| vocabulary.mark(mark));
-    start.push_str(&match calls.thinks && begin.starts_with('<') {
-        true => format!("start: thought? reply\nthought: {begin} \"thought\\n\" TEXT? {end}\n"),
-        false => "start: reply\n".to_owned(),
-    });
     let mark = vocabulary.mark(marks.quote);
     let mut rules = MarkedRules { text: start, quote: &mark, root: &Value::Null, count: 0, ignored: BTreeSet::new() };
     rules.text.push_str(RULES);

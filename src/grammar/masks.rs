@@ -51,6 +51,8 @@ struct MaskJob {
 /// The work on one set: sent to a thread and back.
 struct MaskWork {
     compiled: Arc<CompiledGrammar>,
+    /// Whether a thought may come before the document.
+    thinks: bool,
     /// Created with the first set, because copying a parser takes long as well.
     constraint: Option<Constraint>,
     /// Tokens to accept before the set is filled: at first those that the document begins with, then each chosen token.
@@ -174,7 +176,7 @@ impl MaskWork {
         let clock = own_clock();
         self.watch.lock().begun = Some((clock, time_of(clock)));
         let constraint = self.constraint.get_or_insert_with(|| {
-            let (constraint, parser) = Constraint::begin(self.compiled.clone());
+            let (constraint, parser) = Constraint::begin(self.compiled.clone(), self.thinks);
             let mut watched = self.watch.lock();
             watched.parser = Some(parser);
             if watched.is_ended {
@@ -215,9 +217,9 @@ impl Drop for MaskStepper {
 
 /// The state of a sequence's work.
 enum WorkState {
-    /// Not started: the grammar, the tokens that the document begins with, and the size of the model's vocabulary. A
-    /// sequence in the queue has no parser yet.
-    Unbegun(Arc<CompiledGrammar>, Vec<u32>, usize),
+    /// Not started: the grammar, the tokens that the document begins with, the size of the model's vocabulary, and
+    /// whether a thought may come first. A sequence in the queue has no parser yet.
+    Unbegun(Arc<CompiledGrammar>, Vec<u32>, usize, bool),
     Here(Box<MaskWork>),
     /// On a thread, which sends it back.
     Away(Receiver<Box<MaskWork>>),
@@ -230,15 +232,23 @@ impl MaskStepper {
     pub fn new(masks: &Masks, compiled: Arc<CompiledGrammar>, vocab: usize) -> MaskStepper {
         MaskStepper {
             masks: masks.clone(),
-            work: WorkState::Unbegun(compiled, Vec::new(), vocab),
+            work: WorkState::Unbegun(compiled, Vec::new(), vocab, false),
             watch: Arc::default(),
         }
     }
 
     /// Continues after `tokens`, with which a document of the grammar begins.
     pub fn behind(mut self, tokens: Vec<u32>) -> MaskStepper {
-        if let WorkState::Unbegun(_, begun, _) = &mut self.work {
+        if let WorkState::Unbegun(_, begun, ..) = &mut self.work {
             *begun = tokens;
+        }
+        self
+    }
+
+    /// With `thinks` a thought may come before the document.
+    pub fn thinking(mut self, thinks: bool) -> MaskStepper {
+        if let WorkState::Unbegun(.., may_think) = &mut self.work {
+            *may_think = thinks;
         }
         self
     }
@@ -267,10 +277,10 @@ impl MaskStepper {
 
 impl Guide for MaskStepper {
     fn begin(&mut self) {
-        if let WorkState::Unbegun(compiled, tokens, vocab) = &mut self.work {
+        if let WorkState::Unbegun(compiled, tokens, vocab, thinks) = &mut self.work {
             let (compiled, tokens, set) = (compiled.clone(), std::mem::take(tokens), TokenSet::new(*vocab));
-            let (filled, time, watch) = (Ok(()), Duration::ZERO, self.watch.clone());
-            self.send(Box::new(MaskWork { compiled, constraint: None, tokens, set, filled, time, watch }));
+            let (thinks, filled, time, watch) = (*thinks, Ok(()), Duration::ZERO, self.watch.clone());
+            self.send(Box::new(MaskWork { compiled, thinks, constraint: None, tokens, set, filled, time, watch }));
         }
     }
 

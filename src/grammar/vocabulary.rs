@@ -25,6 +25,10 @@ pub(super) struct Vocabulary {
     pub(super) memory: GrammarMemory,
     /// Special tokens of the call syntax, with their spelling.
     pub(super) marks: Vec<(String, u32)>,
+    /// The tokens before and behind a thought.
+    pub(super) thought: Option<[u32; 2]>,
+    /// The tokens of a thought's text, and the one behind it.
+    pub(super) thoughts: SimpleVob,
 }
 
 impl Vocabulary {
@@ -49,9 +53,11 @@ impl Vocabulary {
         let words: Vec<Vec<u8>> = (0..count)
             .map(|id| tokenizer.bytes_of(id).filter(|bytes| is_content(id, bytes)).unwrap_or_default())
             .collect();
-        let mut digits = SimpleVob::alloc(count as usize);
+        let thought = tokenizer.thought_marks();
+        let [mut digits, mut thoughts] = [(); 2].map(|()| SimpleVob::alloc(count as usize));
         for (id, word) in (0..count).zip(&words) {
             digits.set(id as usize, word.first().is_some_and(u8::is_ascii_digit));
+            thoughts.set(id as usize, !word.is_empty() || thought.is_some_and(|[_, close]| close == id));
         }
         let trie = TokTrie::from(&TokRxInfo::new(count, end), &words);
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
@@ -62,7 +68,7 @@ impl Vocabulary {
         *factory.limits_mut() = LIMITS;
         let marks = tokenizer.marks().filter(|mark| !stops.contains(mark));
         let marks = marks.map(|mark| (String::from_utf8_lossy(&tokenizer.bytes(mark)).into_owned(), mark)).collect();
-        Ok(Vocabulary { factory, stops, digits, memory: GrammarMemory::default(), marks })
+        Ok(Vocabulary { factory, stops, digits, memory: GrammarMemory::default(), marks, thought, thoughts })
     }
 
     pub(super) fn trie(&self) -> &TokTrie {
@@ -75,7 +81,7 @@ impl Vocabulary {
         !self.trie().token(token).is_empty() || self.stops.contains(&token) || is_mark()
     }
 
-    /// A special token of calls or thoughts for Lark: the token itself, or its spelling in a vocabulary without it.
+    /// A special token of calls for Lark: the token itself, or its spelling in a vocabulary without it.
     pub(super) fn mark(&self, spelled: &str) -> String {
         match self.marks.iter().find(|(spelling, _)| spelling == spelled) {
             Some((_, mark)) => format!("<[{mark}]>"),

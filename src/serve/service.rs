@@ -198,12 +198,12 @@ impl Service {
         &self,
         model: &Model,
         grammar: &Arc<CompiledGrammar>,
-        begun: &str,
+        ask: &Request,
     ) -> crate::Result<GuideMaker> {
-        let begun = grammar.tokens_of(begun, &model.tokenizer)?;
+        let (begun, thinks) = (grammar.tokens_of(&ask.begun, &model.tokenizer)?, ask.thinks);
         let (masks, grammar, vocab) = (self.masks.clone(), grammar.clone(), model.shape.vocab);
         Ok(Arc::new(move |chooser| {
-            let guide = MaskStepper::new(&masks, grammar.clone(), vocab).behind(begun.clone());
+            let guide = MaskStepper::new(&masks, grammar.clone(), vocab).behind(begun.clone()).thinking(thinks);
             chooser.guided(guide, vocab)
         }))
     }

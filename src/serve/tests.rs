@@ -236,7 +236,7 @@ fn replies_of_a_given_form_have_it_and_end_at_their_limit_all_the_same() {
     });
     let compiled = model.grammars.compile(&Grammar::JsonSchema(schema), 0, &|| false).unwrap();
     let ask = |i: usize, limit| Request {
-        guide: Some(served.service.guide(&model, &compiled, "").unwrap()),
+        guide: Some(served.service.guide(&model, &compiled, &Request::new(Vec::new())).unwrap()),
         sampler: SamplerConfig {
             temperature: (i % 3) as f32,
             top_k: 0,

@@ -16,6 +16,7 @@ mod refusals;
 mod resources;
 
 use client::{PATIENCE, Server};
+use common::golden;
 use common::program::kiln;
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -27,6 +28,48 @@ fn check_answers_once_and_exits() {
     let checked = kiln(&["serve", "--check", "--device", "cpu", "--batch", "2", "--ctx", "256", "--json"]).json();
     assert_eq!((&checked["model"], &checked["slots"], &checked["context"]), (&json!("demo"), &json!(2), &json!(256)));
     assert!(checked["first_token_s"].as_f64().unwrap() > 0.0, "{checked}");
+}
+
+/// A thought comes first and is free; the answer behind it has the requested form, and no token that the model
+/// suppresses.
+#[test]
+fn a_thought_comes_before_an_answer_of_a_form() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(golden("thinker").join(file), directory.path().join(file)).unwrap();
+    }
+    let model = directory.path().to_str().unwrap();
+    let answer = |server: &Server, more: serde_json::Value| {
+        let question = json!([{"role": "user", "content": "Hello"}]);
+        let mut body = json!({"messages": question, "temperature": 0, "max_tokens": 200, "logprobs": true});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = server.post("/v1/chat/completions", &body);
+        assert_eq!(status, 200, "{answer}");
+        answer["choices"][0].clone()
+    };
+    let server = Server::start(&["-m", model]);
+    let schema = json!({"type": "object", "properties": {"open": {"enum": [true]}}, "required": ["open"], "additionalProperties": false});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
+    for (thinks, thought) in [(true, json!("A simple question")), (false, json!(null))] {
+        let held = answer(&server, json!({"enable_thinking": thinks, "response_format": format}));
+        assert_eq!(held["message"]["reasoning_content"], thought, "{held}");
+        let text = held["message"]["content"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(text).unwrap(), json!({"open": true}), "{held}");
+    }
+    let lark = json!({"enable_thinking": true, "grammar": "start: \"The\" | \"This\""});
+    let chosen = |choice: &serde_json::Value| {
+        let tokens = choice["logprobs"]["content"].as_array().unwrap().iter();
+        tokens.map(|token| token["token"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let held = answer(&server, lark.clone());
+    assert!(held["message"]["content"] == "The" && chosen(&held).contains(&"Th".into()), "{held}");
+    let tokens = kiln(&["tokenize", "-m", model, "--no-bos", "The", "--json"]).json();
+    let config = json!({"suppress_tokens": [tokens["ids"][0]]}).to_string();
+    std::fs::write(directory.path().join("generation_config.json"), config).unwrap();
+    let held = answer(&Server::start(&["-m", model]), lark);
+    let text = held["message"]["content"].as_str().unwrap();
+    assert!(["The", "This"].contains(&text) && !chosen(&held).contains(&"Th".into()), "{held}");
+    assert_eq!(held["message"]["reasoning_content"], "A simple question");
 }
 
 #[test]

@@ -11,7 +11,6 @@ fn calls(parameters: &Value, strict: bool) -> Result<Arc<CompiledGrammar>> {
         beside: Beside::Nothing,
         several: false,
         syntax: CallSyntax::Json,
-        thinks: false,
     }))
 }
 
@@ -84,14 +83,9 @@ fn several_functions_have_references_of_their_own() {
         strict: true,
     };
     let functions = vec![function("f", "integer"), function("g", "boolean")];
-    let compiled = compile(Grammar::Calls(Calls {
-        functions,
-        beside: Beside::Text,
-        several: true,
-        syntax: CallSyntax::Json,
-        thinks: false,
-    }))
-    .unwrap();
+    let compiled =
+        compile(Grammar::Calls(Calls { functions, beside: Beside::Text, several: true, syntax: CallSyntax::Json }))
+            .unwrap();
     let line = |name: &str, v: Value| json!({"name": name, "parameters": {"v": v, "w": {"v": v}}}).to_string();
     assert!(accepts(&compiled, &format!("{}\n{}", line("f", json!(1)), line("g", json!(true)))));
     assert!(accepts(&compiled, "some text"));
@@ -107,13 +101,7 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     }];
     let beside = |schema: Value| Beside::Document(schema);
     let of = |beside: Beside| {
-        compile(Grammar::Calls(Calls {
-            functions: functions.clone(),
-            beside,
-            several: true,
-            syntax: CallSyntax::Json,
-            thinks: false,
-        }))
+        compile(Grammar::Calls(Calls { functions: functions.clone(), beside, several: true, syntax: CallSyntax::Json }))
     };
     // Its references and exact numbers are independent of the functions'; its documents may begin like calls.
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "n": {"$ref": "#/$defs/t"}},
@@ -599,6 +587,41 @@ fn an_object_of_more_properties_than_can_be_followed_is_refused_or_left_free() {
     assert!(accepts(&free, &call(&json!({"other": 1}))) && free.ignored()[0].contains("the whole schema"));
 }
 
+/// The thought's text is free, and the document behind it is held as without one.
+#[test]
+fn a_thought_comes_before_the_document_and_is_not_held() {
+    let tokenizer = Arc::new(crate::text::testing::thinking_tokenizer());
+    let grammars = Grammars::new(tokenizer.clone(), tokenizer.stop_ids());
+    let of = |grammar: Grammar| grammars.compile(&grammar, 0, &|| false).unwrap();
+    let accepts = |start: Constraint, text: &str| {
+        let (mut constraint, mut set) = (start, TokenSet::new(tokenizer.vocab_size()));
+        tokenizer.encode(text, false).unwrap().into_iter().chain([tokenizer.stop_ids()[0]]).all(|token| {
+            constraint.fill(&mut set).unwrap();
+            set.contains(token) && constraint.accept(token).is_ok()
+        })
+    };
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+    let thought = |text: &str| format!("<|channel>thought\n{text}<channel|>");
+    // A thought may have quotes and more digits than a number of a document.
+    let digits = format!("\"{}", "1".repeat(99));
+    for (compiled, document) in [
+        (of(Grammar::JsonSchema(schema)), "{\"a\": 1}"),
+        (of(Grammar::JsonObject), "{\"b\": [2]}"),
+        (of(Grammar::Lark("start: \"yes\" | \"no\"".into())), "yes"),
+    ] {
+        let thinking = || Constraint::new(compiled.clone()).thinking();
+        for good in [document.to_owned(), thought("") + document, thought(&digits) + document] {
+            assert!(accepts(thinking(), &good), "{good}");
+        }
+        let long = format!("{{\"a\": {}}}", "1".repeat(40));
+        for bad in [thought(""), thought("a") + "text", thought("a") + &thought("b") + document, thought("a") + &long] {
+            assert!(!accepts(thinking(), &bad), "{bad}");
+        }
+        assert!(!accepts(Constraint::new(compiled.clone()), &(thought("a") + document)));
+        assert!(!accepts(thinking(), "<|channel>thought"), "no stop token ends a thought");
+    }
+}
+
 /// A tokenizer with FunctionGemma's tokens instead of unused ones, and grammars over it.
 fn marked_grammars() -> (Arc<Tokenizer>, Grammars) {
     let mut file = include_str!("../../../tests/golden/tokenizer/tokenizer.json").to_owned();
@@ -623,8 +646,7 @@ fn calls_between_tokens_are_held_to_their_schemas() {
     let syntax = CallSyntax::Marked(&crate::text::calls::MARKED[0]);
     let of = |beside: Beside, strict| {
         let functions = vec![function(strict), other.clone()];
-        grammars
-            .compile(&Grammar::Calls(Calls { functions, beside, several: true, syntax, thinks: false }), 0, &|| false)
+        grammars.compile(&Grammar::Calls(Calls { functions, beside, several: true, syntax }), 0, &|| false)
     };
     let accepts = |compiled: &Arc<CompiledGrammar>, text: &str| {
         let mut constraint = Constraint::new(compiled.clone());
@@ -697,7 +719,6 @@ fn a_document_goes_on_behind_what_is_begun() {
             beside,
             several: false,
             syntax: CallSyntax::Json,
-            thinks: false,
         }))
         .unwrap()
     };

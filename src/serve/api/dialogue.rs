@@ -85,6 +85,8 @@ pub(super) struct Prompt {
     pub tokens: Vec<u32>,
     /// The assistant's last message, which the reply continues.
     pub begun: String,
+    /// Whether a thought may come before a reply of a requested form.
+    pub thinks: bool,
     /// The number of oldest exchanges that were dropped to fit the context.
     pub forgotten: usize,
 }
@@ -219,7 +221,8 @@ impl Dialogue {
         let encode = if is_unfinished { encode_unfinished } else { encode_messages };
         let input = ChatInput { messages: &messages, tools: &tools, thinking };
         let tokens = encode(&model.tokenizer, &model.template, input, model.limits());
-        Ok(Prompt { tokens: tokens.map_err(|e| refusal(&e, model, param))?, begun, forgotten: 0 })
+        let thinks = thinking == Some(true) && !is_unfinished;
+        Ok(Prompt { tokens: tokens.map_err(|e| refusal(&e, model, param))?, begun, thinks, forgotten: 0 })
     }
 
     /// As [`Dialogue::encode`]. With `truncation: "auto"` in `fields` the oldest exchanges are dropped if the reply
@@ -264,7 +267,8 @@ impl Dialogue {
             return Ok(None);
         }
         let fitted = conversation.fit(&model.tokenizer, &model.template, model.limits()).map_err(refused)?;
-        Ok(Some(Prompt { tokens: fitted.ids, begun: String::new(), forgotten: fitted.dropped }))
+        let thinks = thinking == Some(true);
+        Ok(Some(Prompt { tokens: fitted.ids, begun: String::new(), thinks, forgotten: fitted.dropped }))
     }
 }
 

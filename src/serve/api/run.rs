@@ -175,7 +175,7 @@ pub(super) fn start(
     let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
     for ask in &mut asks {
-        ask.guide = Some(service.guide(&asked.model, &compiled, &ask.begun).map_err(|e| ApiError::from(&e))?);
+        ask.guide = Some(service.guide(&asked.model, &compiled, ask).map_err(|e| ApiError::from(&e))?);
     }
     Ok((start(&asks).map_err(|e| refusal(form, e))?, ignored))
 }
@@ -368,7 +368,6 @@ mod tests {
             beside: Beside::Document(schema.clone()),
             several: true,
             syntax: crate::text::CallSyntax::Json,
-            thinks: false,
         };
         let beside = RequestedGrammar::new(Grammar::JsonSchema(schema), "format".into());
         let form = RequestedGrammar {

@@ -10,7 +10,6 @@ use super::dialogue::Prompt;
 use super::fields::{Fields, shown};
 use super::form::RequestedGrammar;
 use super::once::warn_once;
-use super::options;
 use crate::engine::request::Request;
 use crate::grammar::{self, Beside, Calls, Grammar};
 use crate::sequence::reply::CallStart;
@@ -57,8 +56,6 @@ pub(super) struct Tools {
     /// Whether a reply may have several calls.
     parallel: bool,
     syntax: CallSyntax,
-    /// Whether the model is to think first.
-    thinks: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -136,10 +133,7 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout, syntax: CallSyntax) -> R
     match (choice.is_required, is_left) {
         (true, false) => Err(fields.wrong("tool_choice", "is required without tools")),
         _ if functions.is_empty() => Ok(None),
-        _ => {
-            let thinks = options::thinking(fields) == Some(true);
-            Ok(Some(Tools { functions, choice, parallel, syntax, thinks }))
-        }
+        _ => Ok(Some(Tools { functions, choice, parallel, syntax })),
     }
 }
 
@@ -356,7 +350,6 @@ impl Tools {
             beside: if self.choice.is_required { Beside::Nothing } else { beside },
             several: self.parallel && !self.choice.is_single,
             syntax: self.syntax,
-            thinks: self.thinks,
         };
         RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
     }
@@ -377,7 +370,7 @@ impl Tools {
 
 /// Sets a request's prompt. Returns the detector of calls in the reply.
 pub(super) fn give_prompt(ask: &mut Request, prompt: Prompt, tools: Option<&Tools>) -> CallDetector {
-    (ask.prompt, ask.begun) = (prompt.tokens, prompt.begun);
+    (ask.prompt, ask.begun, ask.thinks) = (prompt.tokens, prompt.begun, prompt.thinks);
     let Some(tools) = tools else { return CallDetector::default() };
     ask.calls = tools.starts();
     let callable = tools.callable().map(|function| function.callable.clone()).collect();
