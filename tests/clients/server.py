@@ -1,4 +1,4 @@
-"""A `kiln serve` with the built-in model on the CPU, for a suite of tests."""
+"""A `kiln serve` on the CPU, of the built-in model or another, for a suite of tests."""
 import contextlib
 import os
 import signal
