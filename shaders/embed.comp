@@ -1,5 +1,5 @@
 // embed: out[r][i] = table[token[r]][i] * scale, r < rows, i < hidden. With CHOSEN the pass follows one that has just made a
-// choice for each row: token[r] becomes next[r] first, and position[r] one more.
+// choice for each row: token[r] becomes next[r] first, and position[r] one more (1) or stays (2, a draft's step).
 // table [vocab, hidden] in any weight format, out [rows, hidden] f32. One workgroup a row.
 // Bytes per row: the table's row read, hidden * 4 written; operations: one product an element.
 #include "common.glsl"
@@ -27,7 +27,7 @@ void main() {
     uint id = state.at[(CHOSEN != 0 ? next : token) + r];
     if (CHOSEN != 0 && gl_LocalInvocationID.x == 0) {
         state.at[token + r] = id;
-        state.at[position + r] += 1;
+        if (CHOSEN == 1) state.at[position + r] += 1;
     }
     uint loads = cols / PER_LOAD;
     uint64_t row = table + uint64_t(id) * row_bytes(loads);

@@ -1,5 +1,5 @@
 // norm, three variants of one RMSNorm, y = x * rsqrt(mean(x^2) + eps) * (1 + w), one workgroup a row:
-//   rms_norm:      out[r] = norm(x[first + r]; w)                      first is 0, or head_first for head rows
+//   rms_norm:      out[r] = norm(x[first + r]; w)       first is 0, or head_first for head rows; a draft reads x[source[r]]
 //   norm_add:      residual[r] = (residual[r] + norm(x[r]; w)) * scalar
 //   norm_add_norm: residual[r] = (residual[r] + norm(x[r]; w)) * scalar; out[r] = norm(residual[r]; w2)
 // x, residual [rows, width] f32, w [width] f32; out [rows, width] in any layout (activation_layout.glsl).
@@ -25,7 +25,7 @@ layout(push_constant) uniform Push {
     Float4s y_out;
     uint64_t packed;
     uint which;   // state word that counts the rows
-    uint gather;  // 1: read row head_first + r
+    uint gather;  // 1: read row head_first + r; above 1: the row in state word gather + r
     uint width;   // a multiple of 4
     uint x_stride;
     uint residual_stride;
@@ -43,7 +43,12 @@ uint at(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP; }
 bool inside(uint i) { return at(i) * 4 < width; }
 
 void norm_row(uint r) {
-    uint from = (r + (gather != 0 ? state.at[STATE_HEAD_FIRST] : 0)) * x_stride / 4;
+#ifdef RMS_NORM
+    uint source = gather > 1 ? state.at[gather + r] : r + (gather != 0 ? state.at[STATE_HEAD_FIRST] : 0);
+#else
+    uint source = r;
+#endif
+    uint from = source * x_stride / 4;
     vec4 v[VECS], weight[VECS];
     float sum = 0;
 #ifndef RMS_NORM

@@ -1,4 +1,4 @@
-//! Kiln: a synchronous, bare-metal-style runtime for Gemma 3 text models, and for Gemma 4's dense ones by token ids.
+//! Kiln: a synchronous, bare-metal-style runtime for the text models of Gemma 3 and Gemma 4's dense ones, with their drafters.
 //!
 //! # Principles
 //!

@@ -220,7 +220,31 @@ fn kernels_of_others(subgroup: u32, units: MatrixUnits) -> HashSet<Kernel> {
     let large = presets::preset("gemma3-27b").unwrap();
     let of_large = WeightFormat::MADE.into_iter().chain(MOST_USED).map(|format| (large.clone(), format));
     let all = other_shapes().chain([wide_heads()]).map(|shape| (shape, WeightFormat::Int8)).chain(of_large);
-    all.flat_map(|(shape, format)| of_passes(&shape, format, &usual(subgroup, units))).collect()
+    let targets = usual(subgroup, units);
+    all.flat_map(|(shape, format)| of_passes(&shape, format, &targets)).chain(of_drafters(&targets)).collect()
+}
+
+/// The kernels of the steps of Gemma 4's drafters, in INT8.
+fn of_drafters(targets: &[Target]) -> HashSet<Kernel> {
+    let mut kernels = HashSet::new();
+    for name in presets::DRAFTERS {
+        let drafter = presets::preset(name).unwrap();
+        let model = presets::preset(name.strip_suffix("-drafter").unwrap()).unwrap();
+        let int8 = |_| WeightFormat::Int8;
+        let kv = KvType::F16;
+        let extent = Extent { context: 4096, max_rows: 512, head_rows: 64, sequences: 8, kv, kv_tokens: None };
+        let schedule = Schedule::build_with(&model, extent, int8, Some((&drafter, &int8)));
+        let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
+        let layout = GpuLayout::new(&schedule);
+        for (rows, order) in [(1, RowOrder::Consecutive), (8, RowOrder::Apart)] {
+            for (target, tokens) in targets.iter().flat_map(|t| [(t, TokenSource::Host), (t, TokenSource::Drafted)]) {
+                let kind = PassKind { rows, head_rows: rows, order, tokens };
+                let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target, kind };
+                kernels.extend(lowering.segment(Segment::Draft).into_iter().map(|d| d.kernel));
+            }
+        }
+    }
+    kernels
 }
 
 /// The kernels of passes of a shape with its matrices in one format, where they can be.

@@ -155,7 +155,7 @@ impl Executor for Free {
                 executor::write_head(&mut self.state, head);
                 Ok(true)
             }
-            Submission::Next { .. } | Submission::Resume => Ok(false),
+            Submission::Next { .. } | Submission::Resume | Submission::Draft { .. } => Ok(false),
             Submission::Samples(fill) => self.submit_samples(fill),
         }
     }

@@ -22,7 +22,7 @@ mod packets;
 mod radv;
 
 use code::Compiler;
-use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, check_prompt};
+use common::check::{F16_DEEP, F16_GEMMA4, F16_SHALLOW, F32_DEEP, F32_GEMMA4, F32_SHALLOW, check_drafts, check_prompt};
 use common::gguf::random_model;
 use common::{AUTO, Case, DOT, F32, MATRIX_F16, MATRIX_S8, floats, golden, ids, observe, relative_rms};
 use driver::{Interpreter, Watch};
@@ -161,7 +161,10 @@ impl Setup {
     /// Loads a model onto a driver with memory.
     fn load_on<D: Driver>(&self, driver: D, memory: &DeviceMemory, checkpoint: &Checkpoint) -> Replay<D> {
         let extent = self.extent(self.kv);
-        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(self.weights));
+        let formats = checkpoint.drafter().map(|drafter| (drafter.shape(), drafter.formats(self.weights)));
+        let drafter = formats.as_ref().map(|(shape, formats)| (*shape, formats as &dyn Fn(_) -> _));
+        let of = checkpoint.formats(self.weights);
+        let schedule = Schedule::build_with(checkpoint.shape(), extent, of, drafter);
         let plan = Plan::place(&schedule, memory, Needs::on_device(&schedule, false)).unwrap();
         let options = ReplayOptions {
             arithmetic: self.arithmetic,
@@ -189,6 +192,8 @@ impl Setup {
         let (mut replay, watch) = self.load(compiler, &checkpoint);
         let is_exact = self.arithmetic == F32 && self.kv == KvType::F32;
         let tolerance = match (is_exact, name) {
+            (true, "tiny4" | "wide4") => F32_GEMMA4,
+            (false, "tiny4") => F16_GEMMA4,
             (true, "deep62") => F32_DEEP,
             (false, "deep62") => F16_DEEP,
             (true, _) => F32_SHALLOW,
@@ -240,6 +245,37 @@ fn passes_on_gfx1151_have_the_golden_logits() {
         let floats: usize = kernels.into_iter().map(count).sum();
         assert!(floats > 20, "{floats} instructions of floats on scalar registers");
     });
+}
+
+/// Gemma 4's heads of two widths, and its drafter.
+fn check_gemma4(compiler: &Shared) {
+    for (name, prompt, setup) in [
+        ("tiny4", "len33", INT8),
+        ("tiny4", "len17", Setup { chunk: 7, arithmetic: F32, kv: KvType::F32, ..INT8 }),
+        ("tiny4", "len16", Setup { chunk: 1, ..INT8 }),
+        ("wide4", "len33", INT8),
+        ("wide4", "len7", Setup { chunk: 1, arithmetic: DOT, ..INT8 }),
+    ] {
+        setup.check(compiler, name, prompt);
+    }
+    let drafter = Checkpoint::open(&golden("drafter4")).unwrap();
+    let model = Checkpoint::open(&golden("tiny4")).unwrap().with_drafter(drafter).unwrap();
+    for (setup, tolerance) in
+        [(INT8, 0.03), (Setup { arithmetic: F32, kv: KvType::F32, weights: WeightFormat::Bf16, ..INT8 }, 1e-4)]
+    {
+        let setup = Setup { sequences: 6, ..setup };
+        check_drafts(&mut setup.load(compiler, &model).0, setup.weights, tolerance, &format!("{setup:?}"));
+    }
+}
+
+#[test]
+fn gemma_4_has_the_golden_logits() {
+    on_radv("gemma_4_has_the_golden_logits", check_gemma4);
+}
+
+#[test]
+fn gemma_4_on_gfx1151_has_the_golden_logits() {
+    on_chip(Chip::Gfx1151, "gemma_4_on_gfx1151_has_the_golden_logits", check_gemma4);
 }
 
 /// Takes ten minutes.

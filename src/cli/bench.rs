@@ -17,7 +17,7 @@ use crate::executor::measure::TuningState;
 use crate::executor::offload::PlacementTiming;
 use crate::executor::{EngineKind, EngineSpan, ExecutorExt, Measure};
 use crate::replay::measure::ceiling::measure_matrix_rate;
-use crate::sequence::draft::{DraftModel, MOST_DRAFTED};
+use crate::sequence::draft::{MOST_DRAFTED, Proposer};
 use crate::vulkan::memory::heaps::best_heap;
 use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
@@ -142,6 +142,8 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let draft = args.draft.as_deref().map(ModelFiles::of_draft);
     let draft = draft.map(|draft| DraftFiles::new(draft, &args.model.files(), context)).transpose()?;
 
+    let checkpoint = engine::with_drafter(checkpoint, draft.as_ref())?;
+
     let start = Instant::now();
     let opened = engine::open_for(&checkpoint, &options)?;
     let open_seconds = start.elapsed().as_secs_f64();
@@ -151,7 +153,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let watch = MemoryWatch::start();
     let start = Instant::now();
     let (mut executor, draft) = args.model.load_on(&opened, &checkpoint, draft.as_ref(), &options, false, json)?;
-    let bytes = executor.schedule().weights.bytes() + draft.as_ref().map_or(0, DraftModel::weight_bytes);
+    let bytes = executor.schedule().weights.bytes() + draft.as_ref().map_or(0, |draft| draft.weight_bytes());
     let load = LoadTime { bytes, seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
     let _status = Reporter::start("bench", &name, executor.hardware());
@@ -204,7 +206,7 @@ fn measure(
     args: &BenchArgs,
     settings: &BenchSettings,
     executor: &mut dyn Measure,
-    draft: Option<DraftModel>,
+    draft: Option<Box<dyn Proposer>>,
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {

@@ -20,7 +20,8 @@ pub struct DraftArgs {
     /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
     #[arg(help_heading = "Drafts", long, value_name = "FILE", conflicts_with = "draft")]
     draft_text: Option<PathBuf>,
-    /// A smaller model with the same tokenizer, to draft with on the same device, as -m; for the built-in model, demo
+    /// A model to draft with on the same device, as -m: the drafter made for a Gemma 4, or a smaller model with the same
+    /// tokenizer; for the built-in model, demo
     #[arg(help_heading = "Drafts", long, value_name = "MODEL")]
     draft: Option<PathBuf>,
 }

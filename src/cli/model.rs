@@ -6,14 +6,16 @@ use crate::Result;
 use crate::display::counted;
 use crate::engine::core::{CoreSettings, EngineMonitor};
 use crate::engine::open::OpenEngine;
-use crate::engine::{self, Device, DraftFiles, Fallback, ModelFiles, NpuUse, Opened, Options, ReplayOptions, Tune};
+use crate::engine::{
+    self, Device, DraftFiles, Fallback, ModelFiles, ModelWithDrafts, NpuUse, Opened, Options, ReplayOptions, Tune,
+};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::machine::nodes::DriverApi;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{FileMix, WeightFormat};
 use crate::schedule::KvType;
-use crate::sequence::draft::{DraftModel, Drafts};
+use crate::sequence::draft::Drafts;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -220,6 +222,7 @@ impl ModelArgs {
         self.check_npu()?;
         let args = self.clone();
         let load = move || {
+            let checkpoint = engine::with_drafter(checkpoint, draft.as_ref())?;
             let opened = engine::open_for(&checkpoint, &options)?;
             args.load_on(&opened, &checkpoint, draft.as_ref(), &options, fewer, json)
         };
@@ -239,7 +242,7 @@ impl ModelArgs {
         options: &Options,
         fewer: bool,
         json: bool,
-    ) -> Result<(Box<dyn Measure>, Option<DraftModel>)> {
+    ) -> Result<ModelWithDrafts> {
         self.check_npu()?;
         let progress = Arc::new(Progress::new(signals::cancel()));
         let is_long = checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES || options.vulkan.tune == Some(Tune::Now);

@@ -174,6 +174,9 @@ pub struct DefaultArgs {
     /// Most tokens of replies whose request does not say [default: until the model stops, or the context is full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
+    /// Let the model think before it answers, where a request does not say and the model can
+    #[arg(long)]
+    think: bool,
 }
 
 impl DefaultArgs {
@@ -188,7 +191,8 @@ impl DefaultArgs {
             ..self.sampling.config()
         };
         sampler.validate()?;
-        Ok(Defaults { sampler, limit: self.max_tokens.map_or(usize::MAX, |most| most as usize) })
+        let limit = self.max_tokens.map_or(usize::MAX, |most| most as usize);
+        Ok(Defaults { sampler, limit, think: self.think })
     }
 }
 

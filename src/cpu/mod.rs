@@ -15,7 +15,7 @@ mod product;
 
 use crate::Result;
 use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
-use crate::executor::weights::Progress;
+use crate::executor::weights::{self, Progress};
 use crate::executor::zeroed::{Zeroed, zeroed};
 use crate::executor::{PageId, Tolerance};
 use crate::machine::threads;
@@ -63,8 +63,8 @@ pub struct CpuKernels {
     kv: [Zeroed<u16>; 2],
     kv_layout: KvLayout,
     inputs: Inputs,
-    /// By vector of frequencies: cosines and sines of the pass's rows, computed by the first step that uses them.
-    turns: HashMap<TensorLocation, RopeAngles>,
+    /// By vector of frequencies and positions ahead: cosines and sines of the pass's rows, computed by the first step that uses them.
+    turns: HashMap<(WeightBuffer, u64, u32), RopeAngles>,
     /// Rows at consecutive positions of one sequence, processed together by attention: the first, and their number.
     runs: Vec<(usize, usize)>,
     device: String,
@@ -125,7 +125,9 @@ impl CpuKernels {
         assert_ne!(schedule.extent.kv, KvType::F32, "the CPU executor keeps keys and values in two bytes");
         let used: HashSet<TensorLocation> = of.iter().flat_map(|step| step.op.weights()).collect();
         let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
-        for placement in schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors) {
+        for (buffer, placement) in schedule.weights.buffers.iter().flat_map(|b| b.tensors.iter().map(|t| (b.buffer, t)))
+        {
+            let checkpoint = weights::source(checkpoint, buffer);
             match *placement {
                 Placement::Vector(id, v) if used.contains(&(v.buffer, v.offset)) => {
                     vectors.insert((v.buffer, v.offset), checkpoint.read_vector(id)?);
@@ -146,6 +148,7 @@ impl CpuKernels {
                 continue;
             }
             let tensors = stacked(&schedule.weights, matrix);
+            let checkpoint = weights::source(checkpoint, matrix.buffer);
             let read = |first: usize, data: &mut [u8], scales: &mut [u8]| {
                 progress.cancel.check()?;
                 panels::read_stacked(checkpoint, &tensors, first, data, scales)?;
@@ -231,7 +234,7 @@ impl StepKernels for CpuKernels {
                 each_row(&mut self.pool, rows, &|r| {
                     // SAFETY: each part writes its own row; `x` and `out` are different slots. The CPU has the units.
                     unsafe {
-                        let (x, out) = (arena.row(x, state.head_first + r), arena.row_mut(out, r));
+                        let (x, out) = (arena.row(x, state.read_row(r)), arena.row_mut(out, r));
                         units.run(Norm { x, weight, eps, then: NormUse::Written, out });
                     }
                 });
@@ -249,9 +252,9 @@ impl StepKernels for CpuKernels {
                 });
             }
             Op::Linear { weight, x, out } => self.linear(weight, x, out, rows, arena),
-            Op::HeadNormRope { x, weight, eps, inv_freq, heads: _ } => {
-                self.find_turns(inv_freq, state);
-                let turns = &self.turns[&(inv_freq.buffer, inv_freq.offset)].values;
+            Op::HeadNormRope { x, weight, eps, inv_freq, heads: _, ahead } => {
+                self.find_turns(inv_freq, ahead, state);
+                let turns = &self.turns[&(inv_freq.buffer, inv_freq.offset, ahead)].values;
                 let weight = vector(&self.vectors, weight);
                 let (arena, units, width) = (Arena::new(arena), self.units, 2 * inv_freq.len);
                 each_row(&mut self.pool, rows, &|r| {
@@ -475,17 +478,16 @@ impl CpuKernels {
     }
 
     /// Computes the cosines and sines of the pass's positions with these frequencies, unless they are known.
-    fn find_turns(&mut self, inv_freq: Vector, state: &StepState) {
-        let place = (inv_freq.buffer, inv_freq.offset);
-        let frequencies = &self.vectors[&place];
-        let turns = self.turns.entry(place).or_default();
+    fn find_turns(&mut self, inv_freq: Vector, ahead: u32, state: &StepState) {
+        let frequencies = &self.vectors[&(inv_freq.buffer, inv_freq.offset)];
+        let turns = self.turns.entry((inv_freq.buffer, inv_freq.offset, ahead)).or_default();
         if turns.is_known {
             return;
         }
         turns.is_known = true;
         turns.values.clear();
         for &position in &state.position {
-            let angles = || frequencies.iter().map(|f| position as f32 * f);
+            let angles = || frequencies.iter().map(|f| (position + ahead) as f32 * f);
             turns.values.extend(angles().map(f32::cos));
             turns.values.extend(angles().map(f32::sin));
         }

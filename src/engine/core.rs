@@ -6,7 +6,7 @@ use super::queue::EngineHandle;
 use super::request::{Client, EngineError, Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
 use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::PassShape;
-use crate::sequence::draft::{DraftModel, Drafts};
+use crate::sequence::draft::{Drafts, Proposer};
 use crate::sequence::meter::DecodeMeter;
 use crate::sequence::{Batch, Chooser, Finish, FinishedSequence, Generation, Reply};
 use crate::text::Stopped;
@@ -152,7 +152,7 @@ impl<'a> Core<'a> {
         engine: &EngineHandle,
         model: u64,
         executor: Box<dyn Measure>,
-        draft: Option<DraftModel>,
+        draft: Option<Box<dyn Proposer>>,
         settings: CoreSettings,
         monitor: Rc<dyn EngineMonitor + 'a>,
     ) -> Core<'a> {

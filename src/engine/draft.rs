@@ -1,15 +1,19 @@
-//! A draft model beside a model: checked against it, and loaded on its device.
+//! A draft model beside a model: checked against it, and loaded on its device. A drafter, which reads the model's own keys
+//! and values, becomes a part of the model's schedule.
 
 use super::{ModelFiles, NpuUse, Opened, Options, load_on, most_sequences};
 use crate::error::{Setting, text};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::Shape;
-use crate::model::checkpoint::Checkpoint;
+use crate::model::checkpoint::{Checkpoint, check_drafter};
 use crate::sequence::draft::model::{GROWN, MOST_SEQUENCES};
-use crate::sequence::draft::{DraftModel, check_tokenizers};
+use crate::sequence::draft::{AttachedDrafter, DraftModel, Proposer, check_tokenizers};
 use crate::text::{ChatTemplate, Message};
 use crate::{Error, Result};
+
+/// A loaded model, and what drafts for it.
+pub type ModelWithDrafts = (Box<dyn Measure>, Option<Box<dyn Proposer>>);
 
 /// The files of a draft model that fits a model.
 #[derive(Debug, Clone)]
@@ -17,6 +21,8 @@ pub struct DraftFiles {
     files: ModelFiles,
     /// The most positions of a sequence, as in the model.
     context: usize,
+    /// Whether it is a drafter and no model of its own.
+    is_drafter: bool,
 }
 
 impl DraftFiles {
@@ -28,6 +34,10 @@ impl DraftFiles {
     /// context.
     pub fn new(files: ModelFiles, model: &ModelFiles, context: usize) -> Result<DraftFiles> {
         let shape = files.shape()?;
+        if shape.backbone.is_some() {
+            check_drafter(&model.shape()?, &shape)?;
+            return Ok(DraftFiles { files, context, is_drafter: true });
+        }
         check_context(&shape, Some(context))?;
         match (model.has_tokenizer(), files.has_tokenizer()) {
             (true, true) => {
@@ -37,7 +47,7 @@ impl DraftFiles {
             // Without both tokenizers only the vocabularies' sizes can be compared.
             _ => check_sizes(model.shape()?.vocab, shape.vocab)?,
         }
-        Ok(DraftFiles { files, context })
+        Ok(DraftFiles { files, context, is_drafter: false })
     }
 
     /// Loads the draft model on the device that the model is loaded on next, for as many sequences as it drafts for at
@@ -45,11 +55,22 @@ impl DraftFiles {
     ///
     /// # Errors
     /// As [`super::load`].
-    fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<DraftModel> {
+    fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<Box<dyn Proposer>> {
         let checkpoint = self.files.checkpoint()?;
         let options = draft_options(options, self.context);
         let executor = load_on(opened, &checkpoint, &options, progress).map_err(without)?;
-        Ok(DraftModel::new(executor))
+        Ok(Box::new(DraftModel::new(executor)))
+    }
+}
+
+/// The checkpoint together with the drafter, if `draft` is one.
+///
+/// # Errors
+/// Input: the drafter's files are not sound, or it is another model's.
+pub(crate) fn with_drafter(checkpoint: Checkpoint, draft: Option<&DraftFiles>) -> Result<Checkpoint> {
+    match draft.filter(|draft| draft.is_drafter) {
+        Some(draft) => checkpoint.with_drafter(draft.files.checkpoint()?),
+        None => Ok(checkpoint),
     }
 }
 
@@ -65,14 +86,18 @@ pub(crate) fn load_after_draft(
     options: &Options,
     fewer: bool,
     progress: &Progress,
-) -> Result<(Box<dyn Measure>, Option<DraftModel>)> {
-    let draft = draft.map(|draft| draft.load(opened, options, progress)).transpose()?;
+) -> Result<ModelWithDrafts> {
+    let model = draft.filter(|draft| !draft.is_drafter);
+    let model = model.map(|draft| draft.load(opened, options, progress)).transpose()?;
     let options = match fewer {
         true => most_sequences(opened, checkpoint, options)?,
         false => *options,
     };
     let executor = load_on(opened, checkpoint, &options, progress);
-    Ok((executor.map_err(|e| if draft.is_some() { without(e) } else { e })?, draft))
+    let executor = executor.map_err(|e| if draft.is_some() { without(e) } else { e })?;
+    let attached = || Some(Box::new(AttachedDrafter::of(executor.schedule())?) as Box<dyn Proposer>);
+    let draft = model.or_else(attached);
+    Ok((executor, draft))
 }
 
 /// Options for the draft model of a model that is loaded with `options` and whose sequences have `context` positions.

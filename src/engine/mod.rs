@@ -32,10 +32,10 @@ pub mod request;
 pub use crate::machine::nodes::DriverApi;
 pub use crate::replay::options::{ReplayOptions, Tune};
 #[cfg(any(feature = "cli", feature = "serve"))]
-pub use draft::DraftFiles;
+pub use draft::{DraftFiles, ModelWithDrafts};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) use draft::{
-    check_context as check_draft_context, draft_options, load_after_draft, without as without_draft,
+    check_context as check_draft_context, draft_options, load_after_draft, with_drafter, without as without_draft,
 };
 pub use files::ModelFiles;
 #[cfg(all(feature = "npu", feature = "testing"))]
@@ -257,7 +257,9 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 
 /// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
+    refuse_drafter(checkpoint.shape())?;
     checkpoint.check_format(options.weights)?;
+    checkpoint.drafter().map_or(Ok(()), |drafter| drafter.check_format(options.weights))?;
     let required = matches!(options.npu, NpuUse::Require(_));
     if options.offload.is_some() || required {
         if cfg!(not(feature = "npu")) {
@@ -273,6 +275,20 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
         }
     }
     options.extent(checkpoint.shape())
+}
+
+/// Refuses a drafter in the place of a model.
+///
+/// # Errors
+/// Input: it is a drafter.
+pub(crate) fn refuse_drafter(shape: &Shape) -> Result<()> {
+    match shape.backbone {
+        None => Ok(()),
+        Some(_) => Err(Error::input(
+            format!("this is {}, which only drafts for a model", shape.architecture.title),
+            text!("give the model, and this one as ", Setting::Draft),
+        )),
+    }
 }
 
 /// Checks that this machine has an NPU that Kiln has programs for.
@@ -474,7 +490,11 @@ fn or_without_vulkan(e: Error) -> Error {
 /// # Errors
 /// Refused: it does not fit.
 fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Options) -> Result<(Schedule, Plan)> {
-    let build = |extent| Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options.weights));
+    let drafter_formats = checkpoint.drafter().map(|drafter| (drafter.shape(), drafter.formats(options.weights)));
+    let build = |extent| {
+        let drafter = drafter_formats.as_ref().map(|(shape, formats)| (*shape, formats as &dyn Fn(_) -> _));
+        Schedule::build_with(checkpoint.shape(), extent, checkpoint.formats(options.weights), drafter)
+    };
     match &opened.gpu {
         Some(gpu) => {
             let staged = device_heaps::needs_staging(gpu) || options.vulkan.staged;

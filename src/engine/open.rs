@@ -1,11 +1,11 @@
 //! An engine of this program, with a thread of its own.
 
+use super::ModelWithDrafts;
 use super::core::{Core, CoreSettings, EngineMonitor};
 use super::queue::{EngineHandle, EngineSettings, ModelSide};
 use super::request::{ChoiceEvent, Client, EngineError, Replies, Request};
-use crate::executor::{ExecutorExt, Measure};
+use crate::executor::ExecutorExt;
 use crate::schedule::Schedule;
-use crate::sequence::draft::DraftModel;
 use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Generation, SequenceLimits};
 use crate::text::Tokenizer;
@@ -46,7 +46,7 @@ impl OpenEngine {
     /// # Errors
     /// As `load`. Failed: the engine's thread panicked.
     pub fn open(
-        load: impl FnOnce() -> Result<(Box<dyn Measure>, Option<DraftModel>)> + Send + 'static,
+        load: impl FnOnce() -> Result<ModelWithDrafts> + Send + 'static,
         settings: CoreSettings,
         monitor: impl EngineMonitor + Send + 'static,
     ) -> Result<OpenEngine> {

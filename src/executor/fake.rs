@@ -163,7 +163,7 @@ impl Executor for FakeExecutor {
                 check_head(&self.schedule, rows.len(), head)?;
                 self.heads = rows[head.first..][..head.count].to_vec();
             }
-            Submission::Samples(_) => return Ok(false),
+            Submission::Samples(_) | Submission::Draft { .. } => return Ok(false),
             Submission::Resume => match self.ahead.take() {
                 Some(ahead) => self.heads = ahead,
                 None => return Ok(false),

@@ -4,14 +4,14 @@
 use super::pages::PageChange;
 use super::zeroed::{Zeroed, zeroed};
 use super::{
-    DeviceInfo, EngineKind, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageCopy, PageId, Pages, Row,
-    RowResult, Stepwise, Submission, Tolerance, Watch,
+    DeviceInfo, DraftRow, EngineKind, EngineSpan, Executor, HeadRows, KernelTiming, Measure, PageCopy, PageId, Pages,
+    Row, RowResult, Stepwise, Submission, Tolerance, Watch,
 };
 use crate::machine::read_rate;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
 use crate::schedule::step::{Op, Rows};
-use crate::schedule::{Schedule, Segment, Step};
+use crate::schedule::{DRAFT_SEQUENCES, DRAFT_STEPS, Schedule, Segment, Step};
 use crate::{Cancel, Result};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -60,6 +60,10 @@ pub struct StepState {
     pub position: Vec<u32>,
     /// Sequences of the rows.
     pub sequence: Vec<u32>,
+    /// Of a draft's rows: the rows of the last pass whose states they begin with.
+    source: Vec<usize>,
+    /// Whether the step reads its rows from [`StepState::source`].
+    reads_source: bool,
     /// Word index of the argmax results.
     pub next: usize,
     /// Word index of the flags that say whether each argmax is finite.
@@ -101,6 +105,8 @@ impl StepState {
             token: rows(),
             position: rows(),
             sequence: rows(),
+            source: Vec::with_capacity(layout.draft_rows),
+            reads_source: false,
             next: layout.next(),
             finite: layout.finite(),
             tables: Pool::ALL.map(|pool| PageTables::new(schedule, pool)),
@@ -119,10 +125,16 @@ impl StepState {
 
     /// Sets the rows of the next step: `rows` of the pass, whose head rows are `head`.
     pub(super) fn set_step(&mut self, rows: Rows, head: HeadRows) {
+        self.reads_source = rows == Rows::DraftSource;
         (self.rows, self.head_first) = match rows {
-            Rows::Pass => (self.token.len(), 0),
+            Rows::Pass | Rows::Draft | Rows::DraftSource => (self.token.len(), 0),
             Rows::Head => (head.count, head.first),
         };
+    }
+
+    /// The row that a gathering step reads for its row `r`.
+    pub fn read_row(&self, r: usize) -> usize {
+        if self.reads_source { self.source[r] } else { self.head_first + r }
     }
 
     /// Applies a changed entry of a page table.
@@ -159,6 +171,10 @@ pub struct HostExecutor<S> {
     /// Rows of the last pass, and its first head row and number of head rows.
     rows: usize,
     head: HeadRows,
+    /// Head rows of the last pass, whose states a draft begins with.
+    states: Option<HeadRows>,
+    /// Tokens of the last draft, and whether each one's logit is finite; empty after a pass.
+    drafted: Vec<(u32, bool)>,
     /// Per head row of the last pass, whether it had a sample request.
     asked: Vec<bool>,
     submitted: PendingWork,
@@ -170,6 +186,8 @@ enum PendingWork {
     Nothing,
     Pass,
     Head,
+    /// A draft of so many tokens for each row.
+    Draft(usize),
 }
 
 /// No head rows.
@@ -192,6 +210,8 @@ impl<S: PassKernels> HostExecutor<S> {
             state,
             rows: 0,
             head: NONE,
+            states: None,
+            drafted: Vec::with_capacity(DRAFT_STEPS * DRAFT_SEQUENCES),
             asked,
             submitted: PendingWork::Nothing,
             cancel,
@@ -205,7 +225,9 @@ impl<S: PassKernels> HostExecutor<S> {
     fn run_all(&mut self, steps: Range<usize>) -> Result<()> {
         for i in steps {
             // The results of a pass in part are lost.
-            self.cancel.check().and_then(|()| self.run_step(i)).inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
+            self.cancel.check().and_then(|()| self.run_step(i)).inspect_err(|_| {
+                (self.rows, self.head, self.states) = (0, NONE, None);
+            })?;
         }
         Ok(())
     }
@@ -218,7 +240,8 @@ impl<S: PassKernels> HostExecutor<S> {
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         super::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
-        (self.rows, self.head) = (rows.len(), head.unwrap_or(NONE));
+        (self.rows, self.head, self.states) = (rows.len(), head.unwrap_or(NONE), head);
+        self.drafted.clear();
         self.asked.fill(false);
         self.state.set_rows(rows);
         let words = bytemuck::cast_slice_mut(&mut self.arena);
@@ -227,6 +250,42 @@ impl<S: PassKernels> HostExecutor<S> {
             self.state.set_page(&change);
         }
         self.steps.begin(&self.state);
+        Ok(())
+    }
+}
+
+impl<S: PassKernels> HostExecutor<S> {
+    fn begin_draft(&mut self, rows: &[DraftRow]) {
+        let states = self.states.unwrap_or(NONE);
+        let state = &mut self.state;
+        state.set_rows(&[]);
+        state.token.extend(rows.iter().map(|of| of.row.token));
+        state.position.extend(rows.iter().map(|of| of.row.position - 1));
+        state.sequence.extend(rows.iter().map(|of| of.row.sequence));
+        state.source.clear();
+        state.source.extend(rows.iter().map(|of| states.first + of.head));
+        self.head = HeadRows { first: 0, count: rows.len() };
+        self.drafted.clear();
+        self.asked.fill(false);
+        super::write_draft(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, states);
+        for change in self.pages.take_changes() {
+            self.state.set_page(&change);
+        }
+        self.steps.begin(&self.state);
+    }
+
+    /// Runs the drafter's step `count` times, each with the tokens of the one before.
+    fn draft(&mut self, count: usize) -> Result<()> {
+        let steps = self.schedule.steps_of(Segment::Draft);
+        let (next, finite) = (self.state.next, self.state.finite);
+        for i in 0..count {
+            // The first step alone takes a state of the model.
+            self.run_all(steps.start + usize::from(i > 0)..steps.end)?;
+            for (row, token) in self.state.token.iter_mut().enumerate() {
+                *token = self.arena[next + row].to_bits();
+                self.drafted.push((*token, self.arena[finite + row].to_bits() != 0));
+            }
+        }
         Ok(())
     }
 }
@@ -267,7 +326,8 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
             }
             Submission::Head(head) => {
                 super::check_head(&self.schedule, self.rows, head)?;
-                self.head = head;
+                (self.head, self.states) = (head, Some(head));
+                self.drafted.clear();
                 self.asked.fill(false);
                 super::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
                 self.submitted = PendingWork::Head;
@@ -276,6 +336,13 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
                 let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.arena);
                 let words = &mut words[super::asks_in(&self.schedule)];
                 super::write_asks(words, &self.schedule, self.head, fill, &mut self.asked);
+            }
+            Submission::Draft { rows, count } => {
+                if !super::check_draft(&self.schedule, &self.pages, rows, count, self.states)? {
+                    return Ok(false);
+                }
+                self.begin_draft(rows);
+                self.submitted = PendingWork::Draft(count);
             }
             Submission::Next { .. } | Submission::Resume => return Ok(false),
         }
@@ -287,6 +354,7 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
             PendingWork::Nothing => return Ok(()),
             PendingWork::Pass => self.run_all(0..self.schedule.steps_of(Segment::Head).start)?,
             PendingWork::Head => {}
+            PendingWork::Draft(count) => return self.draft(count),
         }
         if self.head.count > 0 {
             self.run(Segment::Head)?;
@@ -298,6 +366,9 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
     }
 
     fn result(&self, row: usize) -> RowResult<'_> {
+        if let Some(&(next, is_finite)) = self.drafted.get(row) {
+            return RowResult { next, is_finite, found: None };
+        }
         let state = self.schedule.arena.state;
         let word = |at: usize| self.arena[at + row].to_bits();
         let found = || super::slot_row(&self.arena, self.schedule.found, row);
@@ -373,7 +444,7 @@ impl<S: PassKernels> Measure for HostExecutor<S> {
 
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<KernelTiming>> {
         self.begin(rows, Some(head))?;
-        let steps = self.schedule.steps.iter().enumerate().filter(|(_, s)| s.segment != Segment::Choice);
+        let steps = self.schedule.steps.iter().enumerate().filter(|(_, s)| s.segment.is_in_all());
         let timed = |(i, s): (usize, &Step)| KernelTiming {
             segment: s.segment,
             steps: i..i + 1,

@@ -23,7 +23,7 @@ use crate::schedule::kv::{KvLayer, Pool};
 use crate::schedule::layout::{ArenaLayout, StateLayout};
 use crate::schedule::rows::{follows, leading_run};
 use crate::schedule::step::{Slot, WeightBuffer};
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{DRAFT_STEPS, Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -72,6 +72,16 @@ pub enum Submission<'a> {
         /// Whether [`Submission::Samples`] will come for it.
         samples: bool,
     },
+    /// A draft by the schedule's drafter: for each row the `count` tokens after it, one step of the drafter after the
+    /// other. [`Executor::result`] then has the i-th token of row r at `i * rows.len() + r`, and the last step's logits
+    /// are in the place of the last pass's. Refused if there is no drafter, if a pass is in flight, or if the results of
+    /// the last pass are lost.
+    Draft {
+        /// The rows, each of another sequence, at most [`crate::schedule::Drafter::rows`].
+        rows: &'a [DraftRow],
+        /// Tokens for each row, at most [`DRAFT_STEPS`].
+        count: usize,
+    },
     /// Goes on with the pass that [`Submission::Next`] has started, whatever tokens were chosen since. Refused if that pass is
     /// not in flight any more, because a page was copied or kernels were tuned.
     Resume,
@@ -82,6 +92,15 @@ impl<'a> Submission<'a> {
     pub fn pass(rows: &'a [Row], head: Option<HeadRows>) -> Submission<'a> {
         Submission::Pass { rows, head, samples: SampleTiming::Never }
     }
+}
+
+/// The beginning of a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftRow {
+    /// The last token and its position, which no pass has run.
+    pub row: Row,
+    /// The head row of the last pass that chose this token.
+    pub head: usize,
 }
 
 /// The result of a head row.
@@ -356,6 +375,49 @@ fn wrong_head(head: Range<usize>, rows: usize, most: usize) -> Error {
     Error::input(cause, "ask for fewer rows at a time")
 }
 
+/// Checks a draft against the schedule and the pages. `Ok(false)`: the state that a row begins with is lost; `states`
+/// are the head rows of the last pass, if its results are there.
+///
+/// # Errors
+/// Input, naming the limit.
+pub fn check_draft(
+    schedule: &Schedule,
+    pages: &Pages,
+    rows: &[DraftRow],
+    count: usize,
+    states: Option<HeadRows>,
+) -> Result<bool> {
+    let Some(drafter) = &schedule.drafter else { return Ok(false) };
+    let (most, wrong) = (drafter.rows, |cause: String| Err(Error::input(cause, "report this")));
+    if !(1..=most).contains(&rows.len()) || !(1..=DRAFT_STEPS).contains(&count) {
+        return wrong(format!("a draft of {count} tokens for {} rows, {DRAFT_STEPS} for {most} at most", rows.len()));
+    }
+    for DraftRow { row, .. } in rows {
+        let (sequence, position) = (row.sequence as usize, row.position as usize);
+        let is_known = sequence < schedule.extent.sequences && (row.token as usize) < schedule.shape.vocab;
+        if !is_known || position == 0 || !pages.holds(sequence, &(position - 1..position)) {
+            return wrong(format!("a draft after token {} at position {}", row.token, row.position));
+        }
+    }
+    Ok(states.is_some_and(|states| rows.iter().all(|row| row.head < states.count)))
+}
+
+/// Writes a draft's rows into the step state: as a pass at the last cached positions, all of whose rows are head rows.
+/// `words` as for [`write_pass`]; `states` as for [`check_draft`].
+pub fn write_draft(words: &mut [u32], layout: StateLayout, rows: &[DraftRow], states: HeadRows) {
+    words[StateLayout::ROWS] = rows.len() as u32;
+    words[StateLayout::CHUNK] = 1;
+    let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
+    for (i, DraftRow { row, head }) in rows.iter().enumerate() {
+        words[token + i] = row.token;
+        words[position + i] = row.position - 1;
+        words[sequence + i] = row.sequence;
+        words[layout.ahead() + i] = row.position;
+        words[layout.source() + i] = (states.first + head) as u32;
+    }
+    write_head(words, HeadRows { first: 0, count: rows.len() });
+}
+
 /// Checks that the last pass made logits for head row `row`.
 ///
 /// # Errors
@@ -524,6 +586,7 @@ pub fn slot_row_mut(arena: &mut [f32], slot: Slot, row: usize) -> &mut [f32] {
 /// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer with a segment's matrices.
 pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
     let buffer = match segment {
+        Segment::Draft => WeightBuffer::Drafter,
         Segment::Embed => WeightBuffer::Embedding,
         Segment::Layer(i) => WeightBuffer::Layer(i),
         Segment::Head | Segment::Choice => schedule.weights.head.buffer,
@@ -534,7 +597,7 @@ pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
 /// The row that a [`Watch`] sees after `segment`.
 pub fn watched_row<'a>(schedule: &Schedule, arena: &'a [f32], segment: Segment, rows: usize) -> &'a [f32] {
     match segment {
-        Segment::Head | Segment::Choice => slot_row(arena, schedule.normed, 0),
+        Segment::Head | Segment::Choice | Segment::Draft => slot_row(arena, schedule.normed, 0),
         _ => slot_row(arena, schedule.residual, rows - 1),
     }
 }

@@ -3,7 +3,7 @@
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
 use crate::schedule::layout::{BufferLayout, Placement};
-use crate::schedule::step::Vector;
+use crate::schedule::step::{Vector, WeightBuffer};
 use crate::{Cancel, Result};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -88,11 +88,20 @@ pub fn read_block(
     blocks.zip(scales).try_for_each(|((i, data), scales)| read(i, data, scales))
 }
 
+/// The checkpoint with a buffer's tensors: the model's, or its drafter's.
+pub fn source(checkpoint: &Checkpoint, buffer: WeightBuffer) -> &Checkpoint {
+    match buffer {
+        WeightBuffer::Drafter => checkpoint.drafter().unwrap_or(checkpoint),
+        _ => checkpoint,
+    }
+}
+
 /// Fills a whole weight buffer in place. `dst` is at least `layout.bytes` long.
 ///
 /// # Errors
 /// As [`read_block`].
 pub fn fill(checkpoint: &Checkpoint, layout: &BufferLayout, dst: &mut [u8], progress: &Progress) -> Result<()> {
+    let checkpoint = source(checkpoint, layout.buffer);
     for placement in &layout.tensors {
         match *placement {
             Placement::Vector(id, v) => put(dst, v, &checkpoint.read_vector(id)?, progress),

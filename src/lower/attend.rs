@@ -34,8 +34,8 @@ const WIDE_LOADS: usize = 2;
 const LANES: usize = 32;
 /// Most bytes of shared memory for the subgroups' sums.
 const FOUND_BYTES: usize = 17 << 10;
-/// A row's keys are divided until a dispatch has this many workgroups: about one per processor on the largest GPUs.
-/// More would only add parts to sum.
+/// A row's keys are divided until a dispatch has this many workgroups of [`SUBGROUPS`], or as many lanes in smaller ones:
+/// about one per processor on the largest GPUs. More would only add parts to sum.
 const WORKGROUPS: usize = 128;
 /// Most parts of one row's keys.
 const MAX_SPLITS: usize = 32;
@@ -114,7 +114,8 @@ impl Division {
         let most = keys.div_ceil(turn).clamp(1, MAX_SPLITS);
         let alone = rows * a.heads / group;
         let counted = (alone * 4) as u64 <= COUNTER_BYTES;
-        let splits = if counted { (WORKGROUPS / alone).min(SPLIT_ROWS / rows).clamp(1, most) } else { 1 };
+        let wanted = WORKGROUPS * (SUBGROUPS / subgroups) as usize / alone;
+        let splits = if counted { wanted.min(SPLIT_ROWS / rows).clamp(1, most) } else { 1 };
         Division { group, workgroup, splits }
     }
 }

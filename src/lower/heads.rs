@@ -18,13 +18,17 @@ pub(super) struct Heads {
     pub(super) eps: f32,
     pub(super) inv_freq: Vector,
     pub(super) heads: usize,
+    /// Whether RoPE is that of the position behind each row's.
+    pub(super) is_ahead: bool,
 }
 
 impl Heads {
     /// The operands of a HeadNormRope; `None` for any other op.
     pub(super) fn of(op: &Op) -> Option<Heads> {
         match *op {
-            Op::HeadNormRope { x, weight, eps, inv_freq, heads } => Some(Heads { x, weight, eps, inv_freq, heads }),
+            Op::HeadNormRope { x, weight, eps, inv_freq, heads, ahead } => {
+                Some(Heads { x, weight, eps, inv_freq, heads, is_ahead: ahead > 0 })
+            }
             _ => None,
         }
     }
@@ -78,7 +82,7 @@ impl Lowering<'_> {
             frequencies_q: vector(q, |h| h.inv_freq),
             frequencies_k: vector(k, |h| h.inv_freq),
             table: write.map_or(0, |w| self.table(w.kv.pool)),
-            position: word(state.position()),
+            position: word(if q.is_some_and(|q| q.is_ahead) { state.ahead() } else { state.position() }),
             sequence: word(state.sequence()),
             heads: word(heads),
             kv_heads: word(kv_heads),

@@ -42,6 +42,8 @@ pub enum TokenSource {
     Host,
     /// Each row's token is its row's next token from the pass before, one position further.
     Next,
+    /// Each row's token is its next token from the draft's step before, at the same position.
+    Drafted,
 }
 
 /// The relation of the rows of a pass to each other.
@@ -105,7 +107,7 @@ impl PassKind {
     /// Most rows that a step works on.
     pub fn count(self, rows: Rows) -> usize {
         match rows {
-            Rows::Pass => self.rows,
+            Rows::Pass | Rows::Draft | Rows::DraftSource => self.rows,
             Rows::Head => self.head_rows,
         }
     }
@@ -178,7 +180,7 @@ impl Lowering<'_> {
     /// The state word that counts a step's live rows.
     pub(super) fn row_count_word(rows: Rows) -> u32 {
         word(match rows {
-            Rows::Pass => StateLayout::ROWS,
+            Rows::Pass | Rows::Draft | Rows::DraftSource => StateLayout::ROWS,
             Rows::Head => StateLayout::HEAD_ROWS,
         })
     }

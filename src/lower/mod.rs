@@ -145,7 +145,7 @@ impl PieceLowering<'_> {
         }
         match (&steps[0].op, &steps[1].op) {
             (&Op::NormAdd { x, weight, eps, residual, scalar }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
-                if x2 == residual && rows == Rows::Pass =>
+                if x2 == residual && rows != Rows::Head =>
             {
                 let second = Some((w2, eps2, out));
                 let norm = NormOperands { x, weight, eps, residual: Some(residual), scalar, second };
@@ -221,10 +221,7 @@ impl PieceLowering<'_> {
                 self.norm(Module::NormAdd, rows, norm, at, 1)
             }
             Op::Linear { weight, x, out } => self.linear(at, weight, x, out, rows, false),
-            Op::HeadNormRope { x, weight, eps, inv_freq, heads } => {
-                let q = Heads { x, weight, eps, inv_freq, heads };
-                self.head_prepare(rows, Some(q), None, None, 1)
-            }
+            Op::HeadNormRope { .. } => self.head_prepare(rows, Heads::of(&step.op), None, None, 1),
             Op::KvWrite { k, v, kv } => {
                 self.head_prepare(rows, None, None, Some(KvEntries { k, v, kv, v_eps: None }), 1)
             }

@@ -8,7 +8,7 @@ use super::target::Target;
 use super::units::{MatrixUnits, RDNA3};
 use super::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::schedule::cost::{Cost, PassShape, step_cost};
-use crate::schedule::{Op, Schedule, Segment};
+use crate::schedule::{Op, Schedule};
 
 /// Share of a memory's peak that reads reach: 212 of an 8060S's 256 GB/s by rocm_bandwidth_test, as llm-tracker.info published it in
 /// 2025.
@@ -45,8 +45,7 @@ pub(crate) fn seconds(machine: &str, schedule: &Schedule, pass: PassShape) -> Op
     let (layout, weights) = (GpuLayout::new(schedule), vec![0; schedule.weights.buffers.len()]);
     let addresses = Addresses::new(0, weights);
     let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target: &target, kind };
-    let segments = schedule.segments().filter(|segment| *segment != Segment::Choice);
-    let dispatches = segments.flat_map(|segment| lowering.segment(segment));
+    let dispatches = schedule.segments().flat_map(|segment| lowering.segment(segment));
     let mut seconds = Seconds { all: SUBMIT, attention: 0.0, longest: 0.0 };
     for d in dispatches {
         let of_dispatch = dispatch_seconds(&target, reached, schedule, pass, &d);

@@ -56,7 +56,11 @@ impl Lowering<'_> {
             count: word(out.width),
             scale,
         };
-        let chosen = u32::from(self.kind.tokens == TokenSource::Next);
+        let chosen = match self.kind.tokens {
+            TokenSource::Host => 0,
+            TokenSource::Next => 1,
+            TokenSource::Drafted => 2,
+        };
         let kernel =
             Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen }).of_weights(table.format);
         LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
@@ -115,7 +119,11 @@ impl PieceLowering<'_> {
             y_out: self.slot(out),
             packed: packed.map_or(0, |p| self.addresses.arena + p.offset),
             which: Lowering::row_count_word(rows),
-            gather: u32::from(rows == Rows::Head),
+            gather: match rows {
+                Rows::Pass | Rows::Draft => 0,
+                Rows::Head => 1,
+                Rows::DraftSource => word(self.schedule.arena.state.source()),
+            },
             width: word(n.x.width),
             x_stride: word(n.x.stride),
             residual_stride: word(residual.stride),

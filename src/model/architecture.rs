@@ -20,6 +20,8 @@ pub struct Architecture {
     pub gguf: GgufRules,
     /// Its chat format, for files without a template.
     pub template: &'static str,
+    /// Whether its models draft for those of another family, from the keys and values of those.
+    pub is_drafter: bool,
 }
 
 impl PartialEq for Architecture {
@@ -96,6 +98,7 @@ pub static GEMMA3: Architecture = Architecture {
     },
     gguf: GgufRules { ends: &["<eos>", "<end_of_turn>"] },
     template: include_str!("gemma3.jinja"),
+    is_drafter: false,
 };
 
 /// Gemma 4's dense text models.
@@ -126,12 +129,33 @@ pub static GEMMA4: Architecture = Architecture {
     },
     gguf: GgufRules { ends: &["<eos>", "<turn|>"] },
     template: include_str!("gemma4.jinja"),
+    is_drafter: false,
+};
+
+/// The drafters of Gemma 4's models.
+pub static GEMMA4_DRAFTER: Architecture = Architecture {
+    name: "gemma4-assistant",
+    title: "Gemma 4's drafter",
+    classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
+    model_types: &["gemma4_assistant", "gemma4_unified_assistant", GEMMA4.model_types[0], GEMMA4.model_types[2]],
+    norms: GEMMA4.norms,
+    config: ConfigRules {
+        vocab: GEMMA4.config.vocab,
+        layers: 4,
+        zeros: &[("hidden_size_per_layer_input", 256)],
+        flags: GEMMA4.config.flags,
+        ..GEMMA4.config
+    },
+    gguf: GgufRules { ends: GEMMA4.gguf.ends },
+    template: GEMMA4.template,
+    is_drafter: true,
 };
 
 /// All families.
-pub static ALL: [&Architecture; 2] = [&GEMMA3, &GEMMA4];
+pub static ALL: [&Architecture; 3] = [&GEMMA3, &GEMMA4, &GEMMA4_DRAFTER];
 
-/// The families in messages: `Gemma 3 and Gemma 4`, where `word` is "and".
+/// The families of models in messages: `Gemma 3 and Gemma 4`, where `word` is "and".
 pub fn titles(word: &str) -> String {
-    ALL.map(|family| family.title).join(&format!(" {word} "))
+    let titles: Vec<_> = ALL.iter().filter(|family| !family.is_drafter).map(|family| family.title).collect();
+    titles.join(&format!(" {word} "))
 }

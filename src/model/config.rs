@@ -134,6 +134,20 @@ pub fn to_json(shape: &Shape) -> String {
     for (key, _) in family.config.zeros {
         config[*key] = json!(0);
     }
+    if let Some(backbone) = shape.backbone {
+        let mut outer = json!({
+            "architectures": [family.classes[0]],
+            "model_type": family.model_types[0],
+            "dtype": "bfloat16",
+            "backbone_hidden_size": backbone,
+            "tie_word_embeddings": shape.tied,
+        });
+        config["num_kv_shared_layers"] = json!(shape.layers.len());
+        config["model_type"] = json!(family.model_types[2]);
+        config.as_object_mut().into_iter().for_each(|config| drop(config.remove("architectures")));
+        outer["text_config"] = config;
+        config = outer;
+    }
     if !shape.suppressed.is_empty() {
         config["suppress_tokens"] = json!(shape.suppressed);
     }
@@ -207,6 +221,7 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
     text.refuse_unsupported(family)?;
     let layers = parse_layers(family, text)?;
     let (local, global) = parse_attention(family, text, &layers)?;
+    let backbone = family.is_drafter.then(|| parse_backbone(outer, text, layers.len())).transpose()?;
     let tied = match text.flag("tie_word_embeddings")? {
         Some(tied) => tied,
         None => outer.flag("tie_word_embeddings")?.unwrap_or(true),
@@ -238,6 +253,7 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
         },
         eos: Vec::new(),
         suppressed: Vec::new(),
+        backbone,
     };
     outer.add_tokens(&mut shape)?;
     text.add_tokens(&mut shape)?;
@@ -254,6 +270,23 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
     };
     check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("config.json: {cause}"), REMEDY_CONFIG))?;
     Ok(shape)
+}
+
+/// Width of a drafter's model. None of its layers has keys and values of its own.
+fn parse_backbone(outer: &ConfigReader, text: &ConfigReader, layers: usize) -> Result<usize> {
+    const SHARED: &str = "num_kv_shared_layers";
+    let shared = text.size(SHARED, layers, limit::LAYERS)?;
+    if shared != layers {
+        let cause = format!(
+            "config.json: {SHARED} is {shared}, and a drafter has all of its {layers} layers' keys from its model"
+        );
+        return Err(Error::input(cause, REMEDY_CONFIG));
+    }
+    const KEY: &str = "backbone_hidden_size";
+    match outer.get(KEY) {
+        Some(_) => outer.size(KEY, 1, limit::HIDDEN),
+        None => Err(Error::input(format!("config.json has no {KEY}, the width of the drafter's model"), REMEDY_CONFIG)),
+    }
 }
 
 /// The attention of local and of global layers.

@@ -1,14 +1,16 @@
 //! The public models by name. Source: their config.json on the hub, text part, defaults filled in.
 
-use crate::model::architecture::{GEMMA3, GEMMA4};
+use crate::model::architecture::{GEMMA3, GEMMA4, GEMMA4_DRAFTER};
 use crate::model::config;
 use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
 use crate::{Error, Result};
 use std::path::Path;
 
-/// The names that [`preset`] knows.
+/// The names of models that [`preset`] knows.
 pub const NAMES: [&str; 7] =
     ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gemma4-12b", "gemma4-31b"];
+/// The names of drafters that it knows.
+pub const DRAFTERS: [&str; 2] = ["gemma4-12b-drafter", "gemma4-31b-drafter"];
 
 /// The shape of a public model, by its name; Gemma 3's also in short: `gemma3-27b`, `27b`.
 pub fn preset(name: &str) -> Option<Shape> {
@@ -26,7 +28,7 @@ pub fn preset(name: &str) -> Option<Shape> {
         },
         "gemma4-12b" => Shape { hidden: 3840, ffn: 15_360, layers: layers(48), ..gemma4(16, [8, 1]) },
         "gemma4-31b" => Shape { hidden: 5376, ffn: 21_504, layers: layers(60), ..gemma4(32, [16, 4]) },
-        _ => return None,
+        _ => return name.strip_suffix("-drafter").and_then(preset).and_then(drafter),
     };
     Some(shape)
 }
@@ -41,7 +43,7 @@ pub fn find(word: &str) -> Result<Shape> {
     }
     let path = Path::new(word);
     if !path.exists() {
-        let names = NAMES.join(", ");
+        let names = NAMES.into_iter().chain(DRAFTERS).collect::<Vec<_>>().join(", ");
         let remedy = format!("give one of {names}, or check the path of the config.json");
         return Err(Error::input(format!("{word} does not exist"), remedy));
     }
@@ -82,6 +84,7 @@ fn gemma3() -> Shape {
         tied: true,
         bos: 2,
         eos: vec![1, 106],
+        backbone: None,
         suppressed: Vec::new(),
     }
 }
@@ -103,6 +106,16 @@ fn gemma4(heads: usize, [local, global]: [usize; 2]) -> Shape {
     }
 }
 
+/// The drafter of a model of Gemma 4.
+fn drafter(model: Shape) -> Option<Shape> {
+    let layers = vec![LayerKind::Local, LayerKind::Local, LayerKind::Local, LayerKind::Global];
+    let backbone = Some(model.hidden);
+    let is_known = *model.architecture == GEMMA4;
+    let drafter =
+        Shape { architecture: &GEMMA4_DRAFTER, hidden: 1024, ffn: 8192, layers, softcap: None, backbone, ..model };
+    is_known.then_some(drafter)
+}
+
 /// Repeats five local layers and a global one.
 fn layers(count: usize) -> Vec<LayerKind> {
     (1..=count).map(|i| if i % 6 == 0 { LayerKind::Global } else { LayerKind::Local }).collect()
@@ -115,7 +128,9 @@ mod tests {
 
     #[test]
     fn presets_are_valid_configs_of_their_nominal_size() {
-        for (name, billions) in NAMES.iter().zip([0.27, 1.0, 3.9, 11.8, 27.0, 11.9, 30.7]) {
+        for (name, billions) in
+            NAMES.iter().chain(&DRAFTERS).zip([0.27, 1.0, 3.9, 11.8, 27.0, 11.9, 30.7, 0.422, 0.469])
+        {
             let shape = preset(name).unwrap();
             assert_eq!(config::parse(&config::to_json(&shape), None).unwrap(), shape, "{name}");
             let size = shape.matrix_elements_per_token() as f64 / 1e9;

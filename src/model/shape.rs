@@ -141,6 +141,8 @@ pub struct Shape {
     pub bos: u32,
     /// Tokens that end a reply.
     pub eos: Vec<u32>,
+    /// Width of the residual stream of the model that this one drafts for; `None` if it is no drafter.
+    pub backbone: Option<usize>,
     /// Tokens that are never chosen, such as marks of images. At most 1024.
     pub suppressed: Vec<u32>,
 }
@@ -185,7 +187,12 @@ impl Shape {
     /// Weight elements that one token's pass multiplies by: every matrix of every layer, and the head.
     pub fn matrix_elements_per_token(&self) -> u64 {
         let (h, ffn) = (self.hidden as u64, 3 * self.hidden as u64 * self.ffn as u64);
-        let layer = |kind: &LayerKind| self.attention(*kind).matrix_elements(self.hidden) + ffn;
-        self.layers.iter().map(layer).sum::<u64>() + self.vocab as u64 * h
+        let Some(backbone) = self.backbone else {
+            let layer = |kind: &LayerKind| self.attention(*kind).matrix_elements(self.hidden) + ffn;
+            return self.layers.iter().map(layer).sum::<u64>() + self.vocab as u64 * h;
+        };
+        // Queries and output alone, and the projections of the model's embedding and states.
+        let layer = |kind: &LayerKind| 2 * self.attention(*kind).q_width() as u64 * h + ffn;
+        self.layers.iter().map(layer).sum::<u64>() + (self.vocab + 3 * backbone) as u64 * h
     }
 }

@@ -36,7 +36,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles, norms first. A model may lack [`Role::V`] and [`Role::LayerScalar`].
+    /// All roles, norms first. A model may lack [`Role::V`] and [`Role::LayerScalar`]; a drafter has no keys and values.
     pub const ALL: [Role; 14] = [
         Role::InputNorm,
         Role::PostAttentionNorm,
@@ -86,15 +86,20 @@ pub enum TensorId {
     FinalNorm,
     /// A layer's tensor: layer index from 0, and its role.
     Layer(usize, Role),
+    /// A drafter's input projection of an embedding and a state of its model, `[hidden, 2 * backbone]`.
+    PreProjection,
+    /// A drafter's projection to the next state, `[backbone, hidden]`.
+    PostProjection,
 }
 
 impl TensorId {
     /// Every tensor of a model in the order of the forward pass. A tied head is left out.
     pub fn all(shape: &Shape) -> impl Iterator<Item = TensorId> + use<> {
-        let scales_layers = shape.scales_layers;
+        let (scales_layers, is_drafter) = (shape.scales_layers, shape.backbone.is_some());
         let values: Vec<Values> = (0..shape.layers.len()).map(|layer| shape.attention_of(layer).values).collect();
         let layers = values.into_iter().enumerate().flat_map(move |(layer, values)| {
             let has = move |role: &Role| match role {
+                Role::K | Role::V | Role::KNorm if is_drafter => false,
                 Role::V => values == Values::Projected,
                 Role::LayerScalar => scales_layers,
                 _ => true,
@@ -102,7 +107,8 @@ impl TensorId {
             Role::ALL.into_iter().filter(has).map(move |role| TensorId::Layer(layer, role))
         });
         let head = (!shape.tied).then_some(TensorId::Head);
-        std::iter::once(TensorId::Embedding).chain(layers).chain([TensorId::FinalNorm]).chain(head)
+        let projections = [TensorId::PreProjection, TensorId::PostProjection].into_iter().filter(move |_| is_drafter);
+        std::iter::once(TensorId::Embedding).chain(layers).chain([TensorId::FinalNorm]).chain(head).chain(projections)
     }
 
     /// `[rows, cols]`; a norm's vector has one row.
@@ -111,6 +117,8 @@ impl TensorId {
         match self {
             TensorId::Embedding | TensorId::Head => [shape.vocab, h],
             TensorId::FinalNorm => [1, h],
+            TensorId::PreProjection => [h, 2 * shape.backbone.unwrap_or(h)],
+            TensorId::PostProjection => [shape.backbone.unwrap_or(h), h],
             TensorId::Layer(layer, role) => {
                 let attention = shape.attention_of(layer);
                 match role {
@@ -155,6 +163,8 @@ impl TensorId {
             TensorId::Embedding => "model.embed_tokens.weight".into(),
             TensorId::Head => "lm_head.weight".into(),
             TensorId::FinalNorm => "model.norm.weight".into(),
+            TensorId::PreProjection => "pre_projection.weight".into(),
+            TensorId::PostProjection => "post_projection.weight".into(),
             TensorId::Layer(i, role) => format!("model.layers.{i}.{}", role.suffix()),
         }
     }

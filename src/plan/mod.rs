@@ -33,6 +33,7 @@ impl std::fmt::Display for Purpose {
             Purpose::Weights(WeightBuffer::Embedding) => f.write_str("embedding"),
             Purpose::Weights(WeightBuffer::Layer(i)) => write!(f, "layer {i}"),
             Purpose::Weights(WeightBuffer::Head) => f.write_str("head"),
+            Purpose::Weights(WeightBuffer::Drafter) => f.write_str("drafter"),
             Purpose::Kv(Pool::Global, i) => write!(f, "KV pages of the global layers, {i}"),
             Purpose::Kv(Pool::Local, i) => write!(f, "KV pages of the local layers, {i}"),
             Purpose::Arena | Purpose::Staging => f.write_str(self.kind()),
@@ -258,6 +259,7 @@ pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Op
 fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory: &DeviceMemory) -> Error {
     let what = match purpose {
         Purpose::Weights(WeightBuffer::Layer(i)) => format!("the weights of layer {i}"),
+        Purpose::Weights(WeightBuffer::Drafter) => "the weights of the drafter".into(),
         Purpose::Weights(_) => "the weights of the embedding or the head".into(),
         p => format!("the {}", p.kind()),
     };

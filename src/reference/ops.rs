@@ -19,18 +19,18 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
         }
         Op::RmsNorm { x, weight, eps, out } => {
             for r in 0..state.rows {
-                let y = rms_norm(row(arena, x, state.head_first + r), weights.vector(weight), eps);
+                let y = rms_norm(row(arena, x, state.read_row(r)), weights.vector(weight), eps);
                 row_mut(arena, out, r).copy_from_slice(&y);
             }
         }
         Op::Linear { weight, x, out } => linear(weight, x, out, state.rows, weights, arena),
-        Op::HeadNormRope { x, weight, eps, inv_freq, heads } => {
+        Op::HeadNormRope { x, weight, eps, inv_freq, heads, ahead } => {
             let dim = x.width / heads;
             for r in 0..state.rows {
                 for head in 0..heads {
                     let slot = x.columns(head * dim, dim);
                     let normed = rms_norm(row(arena, slot, r), weights.vector(weight), eps);
-                    rotate(&normed, state.position[r], weights.vector(inv_freq), row_mut(arena, slot, r));
+                    rotate(&normed, state.position[r] + ahead, weights.vector(inv_freq), row_mut(arena, slot, r));
                 }
             }
         }

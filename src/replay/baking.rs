@@ -4,7 +4,7 @@ use super::device_queue::DeviceQueue;
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
 use super::passes::{
-    BakedKind, ListPart, OffloadPiece, PassHalf, Passes, Piece, Stamped, TAILS, Tail, group, kinds, tuned,
+    BakedKind, ListPart, OffloadPiece, PassHalf, Passes, Piece, Stamped, TAILS, Tail, group, kinds, sizes, tuned,
 };
 use super::results::Results;
 use super::submit_pace::SubmitPace;
@@ -15,7 +15,7 @@ use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::replay::needs::SLOTS;
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{DRAFT_STEPS, Schedule, Segment};
 use crate::{Error, Result};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -60,6 +60,9 @@ impl<'a, D: Driver> Baking<'a, D> {
         for rows in [1, extent.head_rows] {
             add(self.head(rows));
             add(self.of_head(Segment::Choice, rows));
+        }
+        for rows in self.draft_rows() {
+            [true, false].into_iter().for_each(|is_first| add(self.draft_step(rows, is_first)));
         }
         kernels
     }
@@ -123,7 +126,32 @@ impl<'a, D: Driver> Baking<'a, D> {
             let logits = self.results.logits_copy(self.arena, self.schedule, rows);
             passes.fetches[i] = logits.map(|copy| self.queue.bake(&[], None, None, [copy])).transpose()?;
         }
+        for rows in self.draft_rows() {
+            let [first, other] = [true, false].map(|is_first| self.draft_step(rows, is_first));
+            let lists = (0..DRAFT_STEPS).map(|step| {
+                let copy = self.results.draft_copy(self.arena, self.schedule, step);
+                self.queue.bake(&[if step == 0 { &first } else { &other }], self.relay, None, copy)
+            });
+            passes.drafts.push((rows, lists.collect::<Result<_>>()?));
+        }
         Ok(passes)
+    }
+
+    /// Most rows of each kind of draft that is baked; none without a drafter.
+    fn draft_rows(&self) -> Vec<usize> {
+        self.schedule.drafter.as_ref().map_or_else(Vec::new, |drafter| sizes(drafter.rows).collect())
+    }
+
+    /// One step of the drafter for `rows` rows: the first of a draft, or another one, which begins with the token and the
+    /// state that the step before has left.
+    fn draft_step(&self, rows: usize, is_first: bool) -> Vec<Dispatch> {
+        let order = if rows == 1 { RowOrder::Consecutive } else { RowOrder::Apart };
+        let tokens = if is_first { TokenSource::Host } else { TokenSource::Drafted };
+        let Baking { schedule, layout, addresses, target, .. } = *self;
+        let kind = PassKind { rows, head_rows: rows, order, tokens };
+        let steps = schedule.steps_of(Segment::Draft);
+        let lowering = Lowering { schedule, layout, addresses, target, kind };
+        lowering.lower(steps.start + usize::from(!is_first)..steps.end)
     }
 
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {

@@ -47,6 +47,7 @@ impl<D: Driver> Executor for Replay<D> {
             Submission::Head(head) => self.submit_other_head(head),
             Submission::Samples(fill) => self.submit_samples(fill),
             Submission::Next { samples } => self.submit_next(!samples),
+            Submission::Draft { rows, count } => self.submit_draft(rows, count),
             Submission::Resume => self.resume(),
         }
     }
@@ -56,7 +57,11 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn result(&self, row: usize) -> RowResult<'_> {
-        let Flight { results, .. } = &self.flight;
+        let Flight { results, draft_rows, .. } = &self.flight;
+        if let (Some(step), Some(row)) = (row.checked_div(*draft_rows), row.checked_rem(*draft_rows)) {
+            let (next, is_finite) = results.drafted(step, row);
+            return RowResult { next, is_finite, found: None };
+        }
         RowResult {
             next: results.next(row),
             is_finite: results.is_finite(row),

@@ -12,8 +12,12 @@ use std::time::Instant;
 pub(super) struct Flight<D: Driver> {
     /// Rows of the last pass.
     pub rows: Vec<Row>,
-    /// Head rows of the last pass.
+    /// Rows of logits of the last pass or draft.
     pub head_rows: usize,
+    /// Head rows of the last pass, whose states a draft begins with. `None`: they are lost.
+    pub states: Option<HeadRows>,
+    /// Rows of the last draft; 0 after a pass.
+    pub draft_rows: usize,
     /// Per head row of the last pass, whether it had a sample request.
     pub asked: Vec<bool>,
     /// The work that is to be waited for.
@@ -25,16 +29,26 @@ pub(super) struct Flight<D: Driver> {
     pub results: Results<D>,
 }
 
-/// Submitted work that is not waited for: a pass, or the head over other rows of the last one.
+/// Submitted work that is not waited for.
 pub(super) struct Submitted {
-    /// The kind of pass; `None` for a head.
-    pub kind: Option<usize>,
+    pub work: SubmittedWork,
     pub head: Option<HeadRows>,
     /// Whether the pass was submitted as the next one of the pass before.
     pub is_next: bool,
     /// Whether it waits for its sample requests, to be submitted with them.
     pub is_held: bool,
     pub since: Instant,
+}
+
+/// The kind of submitted work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SubmittedWork {
+    /// A pass, by its kind.
+    Pass(usize),
+    /// The head over other rows of the last pass.
+    Head,
+    /// A draft.
+    Draft,
 }
 
 /// The pass that was submitted before the results of the one before it were known.
@@ -49,7 +63,17 @@ impl<D: Driver> Flight<D> {
     pub fn new(schedule: &Schedule, results: Results<D>) -> Flight<D> {
         let extent = &schedule.extent;
         let (rows, asked) = (Vec::with_capacity(extent.max_rows), vec![false; extent.head_rows]);
-        Flight { rows, head_rows: 0, asked, submitted: None, next: None, fetched: 0, results }
+        Flight {
+            rows,
+            head_rows: 0,
+            states: None,
+            draft_rows: 0,
+            asked,
+            submitted: None,
+            next: None,
+            fetched: 0,
+            results,
+        }
     }
 
     /// Whether a pass of these rows and this head has been submitted as the next one.
@@ -76,7 +100,7 @@ impl<D: Driver> Flight<D> {
     /// Forgets the last pass: its results are lost.
     pub fn forget(&mut self) {
         self.rows.clear();
-        (self.head_rows, self.fetched) = (0, 0);
+        (self.head_rows, self.fetched, self.states, self.draft_rows) = (0, 0, None, 0);
         self.asked.fill(false);
         self.submitted = None;
     }

@@ -163,11 +163,19 @@ pub(crate) struct Passes<D: Driver> {
     /// The lists that compute sample results, for one row and for `head_rows`, per slot of results: submitted after a
     /// head if a row has a sample request.
     pub(super) choices: Vec<[D::Baked; SLOTS]>,
+    /// By most rows of a draft, ascending: a list for each of the drafter's steps.
+    pub(super) drafts: Vec<(usize, Vec<D::Baked>)>,
 }
 
 impl<D: Driver> Default for Passes<D> {
     fn default() -> Self {
-        Passes { kinds: Vec::new(), heads: Default::default(), fetches: [None; 2], choices: Vec::new() }
+        Passes {
+            kinds: Vec::new(),
+            heads: Default::default(),
+            fetches: [None; 2],
+            choices: Vec::new(),
+            drafts: Vec::new(),
+        }
     }
 }
 
@@ -206,6 +214,12 @@ impl<D: Driver> Passes<D> {
     /// The list that computes the sample results of a pass whose results are in `slot`.
     pub(crate) fn choice(&self, head: HeadRows, slot: usize) -> D::Baked {
         self.choices[usize::from(head.count > 1)][slot]
+    }
+
+    /// The lists of a draft for `rows` rows.
+    pub(crate) fn draft(&self, rows: usize) -> &[D::Baked] {
+        let fit = self.drafts.iter().find(|(most, _)| *most >= rows);
+        fit.map_or(&[], |(_, steps)| steps)
     }
 
     /// The list that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
@@ -264,7 +278,7 @@ fn chunk_rows(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), most:
 }
 
 /// Powers of two below `most`, then `most`.
-fn sizes(most: usize) -> impl Iterator<Item = usize> {
+pub(super) fn sizes(most: usize) -> impl Iterator<Item = usize> {
     (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
 }
 

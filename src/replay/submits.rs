@@ -2,9 +2,9 @@
 
 use super::Replay;
 use super::driver::{Driver, Memory};
-use super::flight::{Flight, NextPass, Submitted, all_rows};
+use super::flight::{Flight, NextPass, Submitted, SubmittedWork, all_rows};
 use super::passes::{PassHalf, Piece, Tail};
-use crate::executor::{self, HeadRows, Row, SampleTiming};
+use crate::executor::{self, DraftRow, HeadRows, Row, SampleTiming};
 use crate::schedule::choice::SampleRequest;
 use crate::schedule::layout::StateLayout;
 use crate::{Error, Result};
@@ -24,7 +24,8 @@ impl<D: Driver> Replay<D> {
             self.submit(kind, head, signal, None).inspect_err(|_| self.flight.forget())?;
         }
         let since = Instant::now();
-        self.flight.submitted = Some(Submitted { kind: Some(kind), head, is_next: false, is_held, since });
+        self.flight.submitted =
+            Some(Submitted { work: SubmittedWork::Pass(kind), head, is_next: false, is_held, since });
         Ok(true)
     }
 
@@ -39,8 +40,9 @@ impl<D: Driver> Replay<D> {
         asked.fill(false);
         results.slot = 1 - results.slot;
         let head = Some(all_rows(rows));
-        self.flight.submitted =
-            Some(Submitted { kind: Some(kind), head, is_next: true, is_held: false, since: Instant::now() });
+        self.flight.states = head;
+        let (work, since) = (SubmittedWork::Pass(kind), Instant::now());
+        self.flight.submitted = Some(Submitted { work, head, is_next: true, is_held: false, since });
         Ok(true)
     }
 
@@ -60,7 +62,33 @@ impl<D: Driver> Replay<D> {
         self.queue.edit(&mut self.memory.arena, |words| executor::write_head(words, head))?;
         self.submit_head(head, true)?;
         let (is_next, is_held, since) = (false, false, Instant::now());
-        self.flight.submitted = Some(Submitted { kind: None, head: Some(head), is_next, is_held, since });
+        self.flight.submitted =
+            Some(Submitted { work: SubmittedWork::Head, head: Some(head), is_next, is_held, since });
+        Ok(true)
+    }
+
+    /// Submits a draft: all of its steps at once.
+    pub(super) fn submit_draft(&mut self, rows: &[DraftRow], count: usize) -> Result<bool> {
+        let Some(states) = self.flight.states.filter(|_| self.flight.next.is_none()) else { return Ok(false) };
+        if !executor::check_draft(&self.schedule, &self.kv.pages, rows, count, Some(states))? {
+            return Ok(false);
+        }
+        self.cancel.check()?;
+        let head = HeadRows { first: 0, count: rows.len() };
+        self.new_head(Some(head));
+        (self.flight.states, self.flight.draft_rows) = (Some(states), rows.len());
+        let (schedule, kv) = (&self.schedule, &mut self.kv);
+        self.queue.edit(&mut self.memory.arena, |words| {
+            executor::write_draft(words, schedule.arena.state, rows, states);
+            kv.write_tables(words, schedule);
+        })?;
+        self.pace.submits += 1;
+        // SAFETY: as in `submit`.
+        unsafe { self.queue.submit(&self.passes.draft(rows.len())[..count], true) }
+            .inspect_err(|_| self.flight.forget())?;
+        let (is_next, is_held, since) = (false, false, Instant::now());
+        self.flight.submitted =
+            Some(Submitted { work: SubmittedWork::Draft, head: Some(head), is_next, is_held, since });
         Ok(true)
     }
 
@@ -86,7 +114,7 @@ impl<D: Driver> Replay<D> {
     /// Submits the pass that is held for its sample requests, with the list `choice` that answers them if there are
     /// any. Returns whether one was held.
     fn release(&mut self, choice: Option<D::Baked>) -> Result<bool> {
-        let Some(Submitted { kind: Some(kind), head, is_held, .. }) = &mut self.flight.submitted else {
+        let Some(Submitted { work: SubmittedWork::Pass(kind), head, is_held, .. }) = &mut self.flight.submitted else {
             return Ok(false);
         };
         let (kind, head) = (*kind, *head);
@@ -99,7 +127,7 @@ impl<D: Driver> Replay<D> {
     /// Waits for the submitted pass or head, and learns from its times.
     pub(super) fn wait_for_pass(&mut self) -> Result<()> {
         self.release(None)?;
-        let Some(Submitted { kind, head, is_next, since, .. }) = self.flight.submitted.take() else { return Ok(()) };
+        let Some(Submitted { work, head, is_next, since, .. }) = self.flight.submitted.take() else { return Ok(()) };
         if self.flight.next.is_none() && self.queue.is_open() {
             self.queue.close()?;
         }
@@ -107,20 +135,20 @@ impl<D: Driver> Replay<D> {
         while self.queue.under_way() > later + 1 {
             self.queue.wait()?;
         }
-        match kind {
+        match work {
             _ if self.queue.under_way() == later => {}
             // The start of a pass that was submitted early is not known.
-            Some(kind) if self.flight.next.is_none() && !is_next => {
+            SubmittedWork::Pass(kind) if self.flight.next.is_none() && !is_next => {
                 let expected = self.passes.kinds[kind].last;
                 self.queue.wait_promptly(expected.saturating_sub(since.elapsed()))?;
             }
             _ => self.queue.wait()?,
         }
         self.check_order()?;
-        match (kind, head) {
-            (Some(kind), _) => self.measure(kind, head, is_next),
-            (None, Some(head)) => self.measure_head(head),
-            (None, None) => Ok(()),
+        match (work, head) {
+            (SubmittedWork::Pass(kind), _) => self.measure(kind, head, is_next),
+            (SubmittedWork::Head, Some(head)) => self.measure_head(head),
+            (SubmittedWork::Draft, _) | (SubmittedWork::Head, None) => Ok(()),
         }
     }
 
@@ -189,7 +217,9 @@ impl<D: Driver> Replay<D> {
     /// device is idle.
     pub(super) fn submit_next(&mut self, signal: bool) -> Result<bool> {
         self.release(None)?;
-        let Some(Submitted { kind: Some(kind), head, .. }) = self.flight.submitted else { return Ok(false) };
+        let Some(Submitted { work: SubmittedWork::Pass(kind), head, .. }) = self.flight.submitted else {
+            return Ok(false);
+        };
         let k = &self.passes.kinds[kind];
         let has_page = |r: &Row| self.kv.pages.is_ready(r.sequence as usize, r.position as usize + 1);
         let may_follow = head == Some(all_rows(&self.flight.rows))
@@ -288,6 +318,7 @@ impl<D: Driver> Replay<D> {
     /// Starts a new head: earlier logits are no longer valid.
     pub(super) fn new_head(&mut self, head: Option<HeadRows>) {
         self.flight.head_rows = head.map_or(0, |h| h.count);
+        (self.flight.states, self.flight.draft_rows) = (head, 0);
         self.flight.asked.fill(false);
         self.flight.results.slot = 0;
         self.flight.fetched = if self.flight.results.are_apart() { 0 } else { self.flight.head_rows };

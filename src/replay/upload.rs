@@ -25,6 +25,7 @@ pub fn upload<D: Driver>(
         return weights::fill(checkpoint, layout, bytes, progress);
     }
     let staging = staging.ok_or_else(|| Error::device("device memory is not mapped", "report this driver"))?;
+    let checkpoint = weights::source(checkpoint, layout.buffer);
     for placement in &layout.tensors {
         match *placement {
             Placement::Vector(id, v) => {

@@ -3,7 +3,7 @@
 
 use super::choice;
 use super::kv::{KvLayer, KvLayout};
-use super::layout::{ArenaLayout, StateLayout, WeightLayout};
+use super::layout::{ArenaLayout, LayerWeights, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Matrix, Op, Rows, Segment, Slot, Step};
 use crate::model::{AttentionShape, LayerKind, Shape, TensorId, WeightFormat};
 
@@ -53,10 +53,42 @@ pub struct Schedule {
     pub found: Slot,
     /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
     pub steps: Vec<Step>,
+    /// The model that drafts for this one, from its keys and values.
+    pub drafter: Option<Drafter>,
 }
+
+/// A drafter within a schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drafter {
+    /// The drafter's own shape.
+    pub shape: Shape,
+    /// Most rows of a draft, each of another sequence.
+    pub rows: usize,
+    /// The state that the next step begins with, `[rows, hidden of the model]`.
+    pub state: Slot,
+}
+
+/// The most tokens that a drafter drafts at a time. With the row before them, they fill a pass of 8 rows.
+pub const DRAFT_STEPS: usize = 7;
+/// The most sequences that a drafter drafts for at once. With more, passes without drafts use the device well.
+pub const DRAFT_SEQUENCES: usize = 8;
 
 /// The activation slots, each with its columns.
 struct Slots {
+    layers: LayerSlots,
+    /// Final norm's output, head rows only.
+    head_in: Slot,
+    logits: Slot,
+    ask: Slot,
+    allowed: Slot,
+    /// The largest logit of each part of a block.
+    tops: Slot,
+    found: Slot,
+}
+
+/// The activation slots of a stack of layers.
+#[derive(Clone, Copy)]
+struct LayerSlots {
     residual: Slot,
     /// Input of the next linear step: a normed residual.
     normed: Slot,
@@ -70,14 +102,6 @@ struct Slots {
     gate_up: Slot,
     /// GELU(gate) * up.
     gated: Slot,
-    /// Final norm's output, head rows only.
-    head_in: Slot,
-    logits: Slot,
-    ask: Slot,
-    allowed: Slot,
-    /// The largest logit of each part of a block.
-    tops: Slot,
-    found: Slot,
 }
 
 /// The slots of attention in one kind of layer.
@@ -89,40 +113,88 @@ struct AttentionSlots {
     attended: Slot,
 }
 
-impl AttentionSlots {
-    fn place(arena: &mut ArenaLayout, names: [&'static str; 2], rows: usize, of: &AttentionShape) -> AttentionSlots {
-        let [qkv, attended] = names;
-        AttentionSlots {
-            qkv: arena.add(qkv, rows, of.q_width() + 2 * of.kv_width()),
-            attended: arena.add(attended, rows, of.q_width()),
+impl LayerSlots {
+    /// The slots' names are those of `names`, in the order of the fields; the global layers' follow the local ones'.
+    fn place(arena: &mut ArenaLayout, names: [&'static str; 9], rows: usize, shape: &Shape) -> LayerSlots {
+        let [residual, normed, qkv, attended, global_qkv, global_attended, sublayer, gate_up, gated] = names;
+        let (h, f) = (shape.hidden, shape.ffn);
+        let widths = |of: &AttentionShape| {
+            let kv = if shape.backbone.is_some() { 0 } else { of.kv_width() };
+            [of.q_width() + 2 * kv, of.q_width()]
+        };
+        let (residual, normed) = (arena.add(residual, rows, h), arena.add(normed, rows, h));
+        let mut attention = |names: [&'static str; 2], [qkv, attended]: [usize; 2]| AttentionSlots {
+            qkv: arena.add(names[0], rows, qkv),
+            attended: arena.add(names[1], rows, attended),
+        };
+        let (of_local, of_global) = (widths(&shape.local), widths(&shape.global));
+        let local = attention([qkv, attended], of_local);
+        let global = match of_local == of_global {
+            true => local,
+            false => attention([global_qkv, global_attended], of_global),
+        };
+        let sublayer = arena.add(sublayer, rows, h);
+        LayerSlots {
+            residual,
+            normed,
+            local,
+            global,
+            sublayer,
+            gate_up: arena.add(gate_up, rows, 2 * f),
+            gated: arena.add(gated, rows, f),
+        }
+    }
+
+    fn attention(&self, kind: LayerKind) -> AttentionSlots {
+        match kind {
+            LayerKind::Local => self.local,
+            LayerKind::Global => self.global,
         }
     }
 }
 
 impl Slots {
     fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Slots {
-        let (rows, h, f) = (extent.max_rows, shape.hidden, shape.ffn);
-        let widths = |of: &AttentionShape| (of.q_width(), of.kv_width());
-        let (residual, normed) = (arena.add("residual", rows, h), arena.add("normed", rows, h));
-        let local = AttentionSlots::place(arena, ["qkv", "attended"], rows, &shape.local);
-        let global = match widths(&shape.local) == widths(&shape.global) {
-            true => local,
-            false => AttentionSlots::place(arena, ["global_qkv", "global_attended"], rows, &shape.global),
-        };
+        const NAMES: [&str; 9] =
+            ["residual", "normed", "qkv", "attended", "global_qkv", "global_attended", "sublayer", "gate_up", "gated"];
         Slots {
-            residual,
-            normed,
-            local,
-            global,
-            sublayer: arena.add("sublayer", rows, h),
-            gate_up: arena.add("gate_up", rows, 2 * f),
-            gated: arena.add("gated", rows, f),
-            head_in: arena.add("head_in", extent.head_rows, h),
+            layers: LayerSlots::place(arena, NAMES, extent.max_rows, shape),
+            head_in: arena.add("head_in", extent.head_rows, shape.hidden),
             logits: arena.add("logits", extent.head_rows, shape.vocab),
             ask: arena.add("ask", extent.head_rows, choice::ASK_WORDS),
             allowed: arena.add("allowed", extent.head_rows, choice::set_words(shape.vocab)),
             tops: arena.add("tops", extent.head_rows, choice::PARTS * choice::blocks(shape.vocab)),
             found: arena.add("found", extent.head_rows, choice::found_words(shape.vocab)),
+        }
+    }
+}
+
+/// The activation slots of a drafter.
+struct DraftSlots {
+    layers: LayerSlots,
+    /// The last token's embedding and the state, side by side, each as wide as the model.
+    input: Slot,
+    /// The final norm's output.
+    head_in: Slot,
+}
+
+impl DraftSlots {
+    fn place(arena: &mut ArenaLayout, drafter: &Shape, backbone: usize, rows: usize) -> DraftSlots {
+        const NAMES: [&str; 9] = [
+            "draft_residual",
+            "draft_normed",
+            "draft_q",
+            "draft_attended",
+            "draft_global_q",
+            "draft_global_attended",
+            "draft_sublayer",
+            "draft_gate_up",
+            "draft_gated",
+        ];
+        DraftSlots {
+            layers: LayerSlots::place(arena, NAMES, rows, drafter),
+            input: arena.add("draft_in", rows, 2 * backbone),
+            head_in: arena.add("draft_out", rows, drafter.hidden),
         }
     }
 }
@@ -162,21 +234,42 @@ impl Builder {
 impl Schedule {
     /// The schedule of `shape` for `extent`. `formats` gives each tensor's weight format (see [`WeightLayout::new`]).
     pub fn build(shape: &Shape, extent: Extent, formats: impl Fn(TensorId) -> WeightFormat) -> Schedule {
-        let weights = WeightLayout::new(shape, formats);
+        Schedule::build_with(shape, extent, formats, None)
+    }
+
+    /// [`Schedule::build`] with a drafter: its shape ([`Shape::backbone`]), and the weight formats of its own tensors.
+    pub fn build_with(
+        shape: &Shape,
+        extent: Extent,
+        formats: impl Fn(TensorId) -> WeightFormat,
+        drafter: Option<(&Shape, &dyn Fn(TensorId) -> WeightFormat)>,
+    ) -> Schedule {
+        let mut weights = WeightLayout::new(shape, formats);
+        if let Some((drafter, formats)) = drafter {
+            weights = weights.with_drafter(drafter, formats);
+        }
         let kv = KvLayout::new(shape, &extent);
-        let state = StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows };
+        let draft_rows = drafter.map_or(0, |_| extent.sequences.min(extent.head_rows).min(DRAFT_SEQUENCES));
+        let state = StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows, draft_rows };
         let mut arena = ArenaLayout::new(state, &kv, extent.sequences);
         let slots = Slots::place(&mut arena, shape, &extent);
         let kv_layers = KvLayer::all(shape, &extent, &kv);
 
         let mut b = Builder { steps: Vec::with_capacity(15 * shape.layers.len() + 8) };
         push_embed(&mut b, shape, &weights, &slots);
+        let stack = Stack { shape, layers: &weights.layers, weights: &weights, slots: &slots.layers, rows: Rows::Pass };
         for &layer in &kv_layers {
-            push_attention(&mut b, shape, &weights, layer, &slots);
-            push_ffn(&mut b, shape, &weights, layer.layer, &slots);
+            stack.push_attention(&mut b, layer.layer, layer);
+            stack.push_ffn(&mut b, layer.layer);
         }
         push_head(&mut b, shape, &weights, &slots);
         push_choice(&mut b, &slots);
+        let drafter = drafter.map(|(drafter, _)| {
+            let of = DraftSlots::place(&mut arena, drafter, shape.hidden, draft_rows);
+            push_draft(&mut b, [shape, drafter], &weights, &kv_layers, &slots, &of);
+            let state = of.input.columns(shape.hidden, shape.hidden);
+            Drafter { shape: drafter.clone(), rows: draft_rows, state }
+        });
 
         Schedule {
             shape: shape.clone(),
@@ -185,13 +278,14 @@ impl Schedule {
             arena,
             kv,
             kv_layers,
-            residual: slots.residual,
+            residual: slots.layers.residual,
             normed: slots.head_in,
             logits: slots.logits,
             ask: slots.ask,
             allowed: slots.allowed,
             found: slots.found,
             steps: b.steps,
+            drafter,
         }
     }
 
@@ -232,46 +326,105 @@ fn order(segment: Segment) -> usize {
     match segment {
         Segment::Embed => 0,
         Segment::Layer(i) => 1 + i,
-        Segment::Head => usize::MAX - 1,
-        Segment::Choice => usize::MAX,
+        Segment::Head => usize::MAX - 2,
+        Segment::Choice => usize::MAX - 1,
+        Segment::Draft => usize::MAX,
     }
 }
 
 fn push_embed(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) {
     let scale = (shape.hidden as f32).sqrt();
-    b.push(Segment::Embed, "embed", Rows::Pass, Op::Embed { table: weights.embedding, scale, out: s.residual });
+    let LayerSlots { residual: out, normed, .. } = s.layers;
+    b.push(Segment::Embed, "embed", Rows::Pass, Op::Embed { table: weights.embedding, scale, out });
     let weight = weights.layers[0].input_norm;
-    let op = Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.normed };
+    let op = Op::RmsNorm { x: out, weight, eps: shape.eps, out: normed };
     b.push(Segment::Embed, "input_norm", Rows::Pass, op);
 }
 
-fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, kv: KvLayer, s: &Slots) {
-    let w = &weights.layers[kv.layer];
-    let segment = Segment::Layer(kv.layer);
-    let mut push = |label, op| b.push(segment, label, Rows::Pass, op);
-    let kind = shape.layers[kv.layer];
-    let (attention, vectors, eps) = (shape.attention(kind), weights.kind(kind), shape.eps);
-    let AttentionSlots { qkv, attended } = match kind {
-        LayerKind::Local => s.local,
-        LayerKind::Global => s.global,
-    };
-    let (qw, kvw) = (attention.q_width(), attention.kv_width());
-    let (q, k, v) = (qkv.columns(0, qw), qkv.columns(qw, kvw), qkv.columns(qw + kvw, kvw));
-    let (heads, kv_heads, inv_freq) = (attention.heads, attention.kv_heads, vectors.rope);
+/// A stack of layers: a model's or a drafter's.
+struct Stack<'a> {
+    shape: &'a Shape,
+    layers: &'a [LayerWeights],
+    /// Those of the model, with the vectors of each kind of layer.
+    weights: &'a WeightLayout,
+    slots: &'a LayerSlots,
+    rows: Rows,
+}
 
-    products(&w.qkv, s.normed, qkv).for_each(|op| push("qkv", op));
-    push("q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads });
-    push("k_norm_rope", Op::HeadNormRope { x: k, weight: w.k_norm, eps, inv_freq, heads: kv_heads });
-    if let Some([weight, inv_freq]) = vectors.plain {
-        push("v_norm", Op::HeadNormRope { x: v, weight, eps, inv_freq, heads: kv_heads });
+impl Stack<'_> {
+    fn push(&self, b: &mut Builder, layer: usize, label: &'static str, op: Op) {
+        let segment = if self.rows == Rows::Pass { Segment::Layer(layer) } else { Segment::Draft };
+        b.push(segment, label, self.rows, op);
     }
-    push("kv_write", Op::KvWrite { k, v, kv });
-    let (scale, window) = (shape.query_pre_attn_scalar.powf(-0.5), attention.window);
-    push("attend", Op::Attend { q, kv, out: attended, heads, scale, window });
-    push("attention_out", Op::Linear { weight: w.o, x: attended, out: s.sublayer });
-    let (x, weight, residual) = (s.sublayer, w.post_attention_norm, s.residual);
-    push("post_attention", Op::NormAdd { x, weight, eps, residual, scalar: None });
-    push("pre_ffn_norm", Op::RmsNorm { x: s.residual, weight: w.pre_ffn_norm, eps, out: s.normed });
+
+    /// Attention of a layer, with its own keys and values in `kv`.
+    fn push_attention(&self, b: &mut Builder, layer: usize, kv: KvLayer) {
+        let Stack { shape, weights, slots, .. } = *self;
+        let w = &self.layers[layer];
+        let kind = shape.layers[layer];
+        let (attention, vectors, eps) = (shape.attention(kind), weights.kind(kind), shape.eps);
+        let AttentionSlots { qkv, .. } = slots.attention(kind);
+        let (qw, kvw) = (attention.q_width(), attention.kv_width());
+        let (q, k, v) = (qkv.columns(0, qw), qkv.columns(qw, kvw), qkv.columns(qw + kvw, kvw));
+        let (heads, kv_heads, inv_freq, ahead) = (attention.heads, attention.kv_heads, vectors.rope, 0);
+
+        products(&w.qkv, slots.normed, qkv).for_each(|op| self.push(b, layer, "qkv", op));
+        self.push(b, layer, "q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads, ahead });
+        if let Some(weight) = w.k_norm {
+            let op = Op::HeadNormRope { x: k, weight, eps, inv_freq, heads: kv_heads, ahead };
+            self.push(b, layer, "k_norm_rope", op);
+        }
+        if let Some([weight, inv_freq]) = vectors.plain {
+            let op = Op::HeadNormRope { x: v, weight, eps, inv_freq, heads: kv_heads, ahead };
+            self.push(b, layer, "v_norm", op);
+        }
+        self.push(b, layer, "kv_write", Op::KvWrite { k, v, kv });
+        self.push_attend(b, layer, q, kv, attention.window);
+    }
+
+    /// Attention of a drafter's layer to keys and values of its model. A row stands at the last cached position, one
+    /// behind the token that it drafts after; the window is that token's.
+    fn push_draft_attention(&self, b: &mut Builder, layer: usize, kv: KvLayer) {
+        let Stack { shape, weights, slots, .. } = *self;
+        let w = &self.layers[layer];
+        let kind = shape.layers[layer];
+        let (attention, inv_freq, eps) = (shape.attention(kind), weights.kind(kind).rope, shape.eps);
+        let AttentionSlots { qkv: q, .. } = slots.attention(kind);
+        products(&w.qkv, slots.normed, q).for_each(|op| self.push(b, layer, "q", op));
+        let op = Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads: attention.heads, ahead: 1 };
+        self.push(b, layer, "q_norm_rope", op);
+        self.push_attend(b, layer, q, kv, attention.window.map(|window| window - 1));
+    }
+
+    fn push_attend(&self, b: &mut Builder, layer: usize, q: Slot, kv: KvLayer, window: Option<usize>) {
+        let Stack { shape, slots, .. } = *self;
+        let (w, kind) = (&self.layers[layer], shape.layers[layer]);
+        let (AttentionSlots { attended, .. }, heads) = (slots.attention(kind), shape.attention(kind).heads);
+        let (scale, eps) = (shape.query_pre_attn_scalar.powf(-0.5), shape.eps);
+        self.push(b, layer, "attend", Op::Attend { q, kv, out: attended, heads, scale, window });
+        self.push(b, layer, "attention_out", Op::Linear { weight: w.o, x: attended, out: slots.sublayer });
+        let (x, weight, residual) = (slots.sublayer, w.post_attention_norm, slots.residual);
+        self.push(b, layer, "post_attention", Op::NormAdd { x, weight, eps, residual, scalar: None });
+        let op = Op::RmsNorm { x: residual, weight: w.pre_ffn_norm, eps, out: slots.normed };
+        self.push(b, layer, "pre_ffn_norm", op);
+    }
+
+    fn push_ffn(&self, b: &mut Builder, layer: usize) {
+        let Stack { shape, layers, slots: s, .. } = *self;
+        let w = &layers[layer];
+        let (gate, up) = (s.gate_up.columns(0, shape.ffn), s.gate_up.columns(shape.ffn, shape.ffn));
+        products(&w.gate_up, s.normed, s.gate_up).for_each(|op| self.push(b, layer, "gate_up", op));
+        self.push(b, layer, "gated_gelu", Op::GatedGelu { gate, up, out: s.gated });
+        self.push(b, layer, "down", Op::Linear { weight: w.down, x: s.gated, out: s.sublayer });
+        let (x, weight, residual) = (s.sublayer, w.post_ffn_norm, s.residual);
+        let op = Op::NormAdd { x, weight, eps: shape.eps, residual, scalar: w.scalar };
+        self.push(b, layer, "post_ffn", op);
+        // The next layer's input norm belongs to this segment, so that it can be fused with the residual add before it.
+        if let Some(next) = layers.get(layer + 1) {
+            let op = Op::RmsNorm { x: s.residual, weight: next.input_norm, eps: shape.eps, out: s.normed };
+            self.push(b, layer, "input_norm", op);
+        }
+    }
 }
 
 /// The products of stacked tensors: one, or if their formats differ one for each run of a format, into its columns.
@@ -283,26 +436,10 @@ fn products(parts: &[Matrix], x: Slot, out: Slot) -> impl Iterator<Item = Op> + 
     })
 }
 
-fn push_ffn(b: &mut Builder, shape: &Shape, weights: &WeightLayout, layer: usize, s: &Slots) {
-    let mut push = |label, op| b.push(Segment::Layer(layer), label, Rows::Pass, op);
-    let w = &weights.layers[layer];
-    let (gate, up) = (s.gate_up.columns(0, shape.ffn), s.gate_up.columns(shape.ffn, shape.ffn));
-    products(&w.gate_up, s.normed, s.gate_up).for_each(|op| push("gate_up", op));
-    push("gated_gelu", Op::GatedGelu { gate, up, out: s.gated });
-    push("down", Op::Linear { weight: w.down, x: s.gated, out: s.sublayer });
-    let (x, weight, residual) = (s.sublayer, w.post_ffn_norm, s.residual);
-    push("post_ffn", Op::NormAdd { x, weight, eps: shape.eps, residual, scalar: w.scalar });
-    // The next layer's input norm belongs to this segment, so that it can be fused with the residual add before it.
-    if let Some(next) = weights.layers.get(layer + 1) {
-        let op = Op::RmsNorm { x: s.residual, weight: next.input_norm, eps: shape.eps, out: s.normed };
-        push("input_norm", op);
-    }
-}
-
 fn push_head(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) {
     let mut push = |label, op| b.push(Segment::Head, label, Rows::Head, op);
     let weight = weights.final_norm;
-    push("final_norm", Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.head_in });
+    push("final_norm", Op::RmsNorm { x: s.layers.residual, weight, eps: shape.eps, out: s.head_in });
     push("head", Op::Linear { weight: weights.head, x: s.head_in, out: s.logits });
     if let Some(cap) = shape.softcap {
         push("soft_cap", Op::SoftCap { x: s.logits, cap });
@@ -317,4 +454,41 @@ fn push_choice(b: &mut Builder, s: &Slots) {
     let found = s.found.columns(0, choice::SUMS);
     push("block_sums", Op::BlockSums { x, ask, allowed, sums, tops });
     push("candidates", Op::Candidates { x, ask, allowed, sums, tops, found });
+}
+
+/// One step of a drafter of shape `drafter` for a model of shape `model`. The first of a draft begins with the state of a
+/// row of the last pass, behind the model's final norm; the others leave that step out, and begin with their own.
+fn push_draft(
+    b: &mut Builder,
+    [model, drafter]: [&Shape; 2],
+    weights: &WeightLayout,
+    kv: &[KvLayer],
+    s: &Slots,
+    of: &DraftSlots,
+) {
+    let Some(w) = &weights.drafter else { return };
+    let mut push = |label, rows, op| b.push(Segment::Draft, label, rows, op);
+    let (embedded, state) = (of.input.columns(0, model.hidden), of.input.columns(model.hidden, model.hidden));
+    let (weight, eps) = (weights.final_norm, model.eps);
+    push("state", Rows::DraftSource, Op::RmsNorm { x: s.layers.residual, weight, eps, out: state });
+    let scale = (model.hidden as f32).sqrt();
+    push("embed", Rows::Draft, Op::Embed { table: weights.embedding, scale, out: embedded });
+    let (eps, LayerSlots { residual, normed, .. }) = (drafter.eps, of.layers);
+    push("pre_projection", Rows::Draft, Op::Linear { weight: w.pre_projection, x: of.input, out: residual });
+    let weight = w.layers[0].input_norm;
+    push("input_norm", Rows::Draft, Op::RmsNorm { x: residual, weight, eps, out: normed });
+    let stack = Stack { shape: drafter, layers: &w.layers, weights, slots: &of.layers, rows: Rows::Draft };
+    for (layer, kind) in drafter.layers.iter().enumerate() {
+        let last = kv.iter().rfind(|kv| model.layers[kv.layer] == *kind);
+        last.into_iter().for_each(|kv| stack.push_draft_attention(b, layer, *kv));
+        stack.push_ffn(b, layer);
+    }
+    let mut push = |label, op| b.push(Segment::Draft, label, Rows::Draft, op);
+    push("final_norm", Op::RmsNorm { x: residual, weight: w.final_norm, eps, out: of.head_in });
+    push("post_projection", Op::Linear { weight: w.post_projection, x: of.head_in, out: state });
+    push("head", Op::Linear { weight: w.head, x: of.head_in, out: s.logits });
+    if let Some(cap) = drafter.softcap {
+        push("soft_cap", Op::SoftCap { x: s.logits, cap });
+    }
+    push("argmax", Op::Argmax { x: s.logits });
 }

@@ -140,7 +140,7 @@ impl PassShape {
 /// Cost of one step of `pass`.
 pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
     let rows = match step.rows {
-        Rows::Pass => pass.rows(),
+        Rows::Pass | Rows::Draft | Rows::DraftSource => pass.rows(),
         Rows::Head => pass.head_rows(),
     };
     let f32s = |n: usize| 4 * n as u64 * rows;
@@ -192,6 +192,12 @@ pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
 impl Schedule {
     /// Cost of a whole pass, head included, in which every row takes its argmax.
     pub fn cost(&self, pass: PassShape) -> Cost {
-        self.steps.iter().filter(|s| s.segment != Segment::Choice).map(|s| step_cost(s, pass)).sum()
+        self.steps.iter().filter(|s| s.segment.is_in_all()).map(|s| step_cost(s, pass)).sum()
+    }
+
+    /// Cost of one step of the drafter for `sequences` sequences of `depth` positions.
+    pub fn draft_cost(&self, sequences: usize, depth: usize) -> Cost {
+        let pass = PassShape::Decode { sequences, depth: depth.saturating_sub(1) };
+        self.steps[self.steps_of(Segment::Draft)].iter().map(|s| step_cost(s, pass)).sum()
     }
 }

@@ -22,6 +22,8 @@ pub struct StateLayout {
     pub max_rows: usize,
     /// Rows of logits that one replay of the head computes.
     pub head_rows: usize,
+    /// Rows of a draft; 0 without a drafter.
+    pub draft_rows: usize,
 }
 
 impl StateLayout {
@@ -65,9 +67,19 @@ impl StateLayout {
         self.next() + self.head_rows.next_multiple_of(4)
     }
 
+    /// Word index of draft row 0's position plus one: that of the token that it begins with.
+    pub fn ahead(self) -> usize {
+        self.finite() + self.head_rows.next_multiple_of(4)
+    }
+
+    /// Word index of draft row 0's source: the row of the last pass whose state it begins with.
+    pub fn source(self) -> usize {
+        self.ahead() + self.draft_rows.next_multiple_of(4)
+    }
+
     /// Words in all.
     pub fn words(self) -> usize {
-        self.finite() + self.head_rows.next_multiple_of(4)
+        self.source() + self.draft_rows.next_multiple_of(4)
     }
 }
 
@@ -182,9 +194,9 @@ pub struct LayerWeights {
     pub post_ffn_norm: Vector,
     /// `[head_dim]`.
     pub q_norm: Vector,
-    /// `[head_dim]`.
-    pub k_norm: Vector,
-    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats. Where the keys
+    /// `[head_dim]`; `None` in a drafter's layer, which has no keys of its own.
+    pub k_norm: Option<Vector>,
+    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats. A drafter's: Q. Where the keys
     /// are the source of the values, K stands in V's place too: a second product of so few rows costs less than a copy
     /// between two steps.
     pub qkv: Vec<Matrix>,
@@ -198,10 +210,25 @@ pub struct LayerWeights {
     pub scalar: Option<Vector>,
 }
 
+/// The places of a drafter's weights, all in one buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DrafterWeights {
+    /// Of its input, `[hidden, 2 * backbone]`.
+    pub pre_projection: Matrix,
+    /// To its next state, `[backbone, hidden]`.
+    pub post_projection: Matrix,
+    /// `[vocab, hidden]`.
+    pub head: Matrix,
+    /// `[hidden]`.
+    pub final_norm: Vector,
+    /// One entry per layer.
+    pub layers: Vec<LayerWeights>,
+}
+
 /// Every weight's place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightLayout {
-    /// All buffers: embedding, layers in order, then the head unless it is tied.
+    /// All buffers: embedding, layers in order, the head unless it is tied, then the drafter's.
     pub buffers: Vec<BufferLayout>,
     /// `[vocab, hidden]`.
     pub embedding: Matrix,
@@ -215,6 +242,8 @@ pub struct WeightLayout {
     pub global: KindVectors,
     /// One entry per layer.
     pub layers: Vec<LayerWeights>,
+    /// The weights of the drafter, if there is one.
+    pub drafter: Option<DrafterWeights>,
 }
 
 /// Lays out one buffer, front to back.
@@ -259,6 +288,45 @@ impl Packer {
     /// Stacks the rows of consecutive tensors that have one format.
     fn stacked(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Vec<Matrix> {
         ids.chunk_by(|a, b| formats(*a) == formats(*b)).map(|ids| self.matrix(shape, formats(ids[0]), ids)).collect()
+    }
+
+    /// A layer's tensors.
+    fn layer(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, layer: usize) -> LayerWeights {
+        let id = |role| TensorId::Layer(layer, role);
+        let format = |role| formats(id(role));
+        let values = match shape.attention_of(layer).values {
+            Values::Projected => Role::V,
+            Values::Keys => Role::K,
+        };
+        let has_keys = shape.backbone.is_none();
+        let qkv: &[Role] = if has_keys { &[Role::Q, Role::K, values] } else { &[Role::Q] };
+        let qkv: Vec<TensorId> = qkv.iter().copied().map(id).collect();
+        LayerWeights {
+            input_norm: self.vector(shape, id(Role::InputNorm)),
+            post_attention_norm: self.vector(shape, id(Role::PostAttentionNorm)),
+            pre_ffn_norm: self.vector(shape, id(Role::PreFfnNorm)),
+            post_ffn_norm: self.vector(shape, id(Role::PostFfnNorm)),
+            q_norm: self.vector(shape, id(Role::QNorm)),
+            k_norm: has_keys.then(|| self.vector(shape, id(Role::KNorm))),
+            qkv: self.stacked(shape, formats, &qkv),
+            o: self.matrix(shape, format(Role::O), &[id(Role::O)]),
+            gate_up: self.stacked(shape, formats, &[id(Role::Gate), id(Role::Up)]),
+            down: self.matrix(shape, format(Role::Down), &[id(Role::Down)]),
+            scalar: shape.scales_layers.then(|| self.vector(shape, id(Role::LayerScalar))),
+        }
+    }
+
+    /// A drafter's tensors.
+    fn drafter(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat) -> DrafterWeights {
+        let mut matrix = |id| self.matrix(shape, formats(id), &[id]);
+        let head = if shape.tied { TensorId::Embedding } else { TensorId::Head };
+        DrafterWeights {
+            pre_projection: matrix(TensorId::PreProjection),
+            post_projection: matrix(TensorId::PostProjection),
+            head: matrix(head),
+            final_norm: self.vector(shape, TensorId::FinalNorm),
+            layers: (0..shape.layers.len()).map(|layer| self.layer(shape, formats, layer)).collect(),
+        }
     }
 
     /// Stacks the tensors' rows into one matrix: all rows, then all scales.
@@ -306,25 +374,7 @@ impl WeightLayout {
         let mut layers = Vec::with_capacity(shape.layers.len());
         for i in 0..shape.layers.len() {
             let mut p = Packer::new(WeightBuffer::Layer(i));
-            let id = |role| TensorId::Layer(i, role);
-            let format = |role| formats(id(role));
-            let values = match shape.attention_of(i).values {
-                Values::Projected => Role::V,
-                Values::Keys => Role::K,
-            };
-            layers.push(LayerWeights {
-                input_norm: p.vector(shape, id(Role::InputNorm)),
-                post_attention_norm: p.vector(shape, id(Role::PostAttentionNorm)),
-                pre_ffn_norm: p.vector(shape, id(Role::PreFfnNorm)),
-                post_ffn_norm: p.vector(shape, id(Role::PostFfnNorm)),
-                q_norm: p.vector(shape, id(Role::QNorm)),
-                k_norm: p.vector(shape, id(Role::KNorm)),
-                qkv: p.stacked(shape, formats, &[Role::Q, Role::K, values].map(id)),
-                o: p.matrix(shape, format(Role::O), &[id(Role::O)]),
-                gate_up: p.stacked(shape, formats, &[id(Role::Gate), id(Role::Up)]),
-                down: p.matrix(shape, format(Role::Down), &[id(Role::Down)]),
-                scalar: shape.scales_layers.then(|| p.vector(shape, id(Role::LayerScalar))),
-            });
+            layers.push(p.layer(shape, formats, i));
             buffers.push(p.layout);
         }
         let head = if shape.tied {
@@ -335,7 +385,18 @@ impl WeightLayout {
             buffers.push(p.layout);
             head
         };
-        WeightLayout { buffers, embedding, head, final_norm, local, global, layers }
+        WeightLayout { buffers, embedding, head, final_norm, local, global, layers, drafter: None }
+    }
+
+    /// The same layout and the tensors of a drafter of shape `shape`; `formats` as for [`WeightLayout::new`].
+    ///
+    /// # Panics
+    /// As [`WeightLayout::new`].
+    pub fn with_drafter(mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat) -> WeightLayout {
+        let mut p = Packer::new(WeightBuffer::Drafter);
+        self.drafter = Some(p.drafter(shape, formats));
+        self.buffers.push(p.layout);
+        self
     }
 
     /// The vectors of a kind of layer.
@@ -380,6 +441,7 @@ impl WeightLayout {
             WeightBuffer::Embedding => 0,
             WeightBuffer::Layer(i) => 1 + i,
             WeightBuffer::Head => 1 + self.layers.len(),
+            WeightBuffer::Drafter => self.buffers.len() - 1,
         }
     }
 }

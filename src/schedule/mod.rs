@@ -9,7 +9,7 @@ pub mod rows;
 pub mod step;
 pub mod tolerance;
 
-pub use build::{Extent, Schedule};
+pub use build::{DRAFT_SEQUENCES, DRAFT_STEPS, Drafter, Extent, Schedule};
 pub use cost::{Cost, PassShape};
 pub use kv::{KvLayout, Pool};
 pub use rows::Row;

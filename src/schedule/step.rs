@@ -15,6 +15,8 @@ pub enum WeightBuffer {
     Layer(usize),
     /// The head, unless it is tied to the embedding table.
     Head,
+    /// All of a drafter's tensors.
+    Drafter,
 }
 
 /// A vector of f32: an RMSNorm's raw `w`, to which the norm adds 1, RoPE's inverse frequencies, or a layer's scalar.
@@ -136,6 +138,10 @@ pub enum Rows {
     Pass,
     /// The rows whose logits are computed (state words `head_first`, `head_rows`).
     Head,
+    /// The rows of a draft, one for each sequence (state word `rows`).
+    Draft,
+    /// As [`Rows::Draft`]; the step reads row `source[r]` of the last pass.
+    DraftSource,
 }
 
 /// A kernel with its operands. `r` runs over the step's rows.
@@ -151,7 +157,7 @@ pub enum Op {
         out: Slot,
     },
     /// `out[r] = x[r] * rsqrt(mean(x[r]^2) + eps) * (1 + weight)`. On [`Rows::Head`] it also gathers: it reads row
-    /// `head_first + r` of `x`.
+    /// `head_first + r` of `x`; on [`Rows::DraftSource`] row `source[r]`.
     RmsNorm {
         /// `[rows, width]`.
         x: Slot,
@@ -171,7 +177,7 @@ pub enum Op {
         /// `[rows, weight.rows]`.
         out: Slot,
     },
-    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r]`; in place. A head whose norm has no
+    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r] + ahead`; in place. A head whose norm has no
     /// weights, and which does not turn, has a weight and frequencies of zeros.
     HeadNormRope {
         /// `[rows, heads * head_dim]`, head-major.
@@ -184,6 +190,8 @@ pub enum Op {
         inv_freq: Vector,
         /// Heads side by side in `x`.
         heads: usize,
+        /// 1 for a drafter's queries, which stand one position behind the keys that they see; else 0.
+        ahead: u32,
     },
     /// Stores `k[r]` and `v[r]` at `position[r]` of `sequence[r]`.
     KvWrite {
@@ -432,6 +440,16 @@ pub enum Segment {
     /// The sample results for choices other than argmax. Only passes with a sample request run it, so it is not among
     /// [`super::Schedule::segments`].
     Choice,
+    /// One step of a drafter: a token and a state of the model to the next token and state. Only a draft runs it, so it
+    /// is not among [`super::Schedule::segments`].
+    Draft,
+}
+
+impl Segment {
+    /// Whether every pass with a head runs it.
+    pub fn is_in_all(self) -> bool {
+        !matches!(self, Segment::Choice | Segment::Draft)
+    }
 }
 
 impl std::fmt::Display for Segment {
@@ -441,6 +459,7 @@ impl std::fmt::Display for Segment {
             Segment::Layer(i) => write!(f, "layer {i}"),
             Segment::Head => f.write_str("head"),
             Segment::Choice => f.write_str("choice"),
+            Segment::Draft => f.write_str("draft"),
         }
     }
 }

@@ -275,6 +275,7 @@ impl Batch {
         }
         let sequences = self.plan.rows.len();
         let has_drafts = self.place_drafts();
+        self.speculating.iter_mut().for_each(|speculating| speculating.begin_pass());
         let may_run_ahead = self.plan.is_next && !has_drafts && self.may_run_ahead();
         let samples = self.sample_timing();
         if !is_resumed {

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
 use crate::executor::weights::Progress;
 use crate::executor::{ExecutorExt, Measure};
-use crate::sequence::draft::DraftModel;
+use crate::sequence::draft::Proposer;
 
 /// A function that loads a model; the progress can cancel it.
 pub type ModelLoader = Box<dyn Fn(&Progress) -> Result<LoadedExecutor> + Send + Sync>;
@@ -15,7 +15,7 @@ pub struct LoadedExecutor {
     /// The model.
     pub executor: Box<dyn Measure>,
     /// The draft model.
-    pub draft: Option<DraftModel>,
+    pub draft: Option<Box<dyn Proposer>>,
     /// The text side, if the load has opened it too.
     pub text: Option<Model>,
 }
@@ -55,6 +55,7 @@ pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fe
         let checkpoint = files.checkpoint()?;
         let context = options.extent(checkpoint.shape())?.context;
         let draft = draft.clone().map(|draft| DraftFiles::new(draft, &files, context)).transpose()?;
+        let checkpoint = engine::with_drafter(checkpoint, draft.as_ref())?;
         let opened = engine::open_for(&checkpoint, &options)?;
         let (executor, draft) =
             engine::load_after_draft(&opened, &checkpoint, draft.as_ref(), &options, fewer, progress)?;

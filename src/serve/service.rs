@@ -25,11 +25,13 @@ pub struct Defaults {
     pub sampler: SamplerConfig,
     /// The most tokens of a reply.
     pub limit: usize,
+    /// Whether the model thinks before it answers.
+    pub think: bool,
 }
 
 impl Default for Defaults {
     fn default() -> Defaults {
-        Defaults { sampler: SamplerConfig::default(), limit: usize::MAX }
+        Defaults { sampler: SamplerConfig::default(), limit: usize::MAX, think: false }
     }
 }
 

@@ -522,10 +522,11 @@ fn drafts_are_planned_as_arithmetic() {
 }
 
 /// The table in README.md ("Your own box"): RAM, a model, its mix of types, the file's name, and GiB of RAM to plan with.
-const OWN_BOX: [(&str, &str, &str, &str, u64); 3] = [
+const OWN_BOX: [(&str, &str, &str, &str, u64); 4] = [
     ("16 GB", "gemma3-12b", "q4_k_m", "gemma-3-12b-it Q4_K_M", 16),
     ("32 GB", "gemma3-27b", "q4_k_m", "gemma-3-27b-it Q4_K_M", 32),
-    ("48 GB and more", "gemma3-27b", "q8_0", "the same, or Q8_0", 48),
+    ("32 GB", "gemma4-31b", "q4_k_m", "gemma-4-31b-it Q4_K_M", 32),
+    ("48 GB and more", "gemma3-27b", "q8_0", "gemma-3-27b-it Q8_0", 48),
 ];
 
 /// Plans are what the table is made of. KILN_BLESS=1 writes it anew.

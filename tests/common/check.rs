@@ -1,13 +1,14 @@
 //! Compares an executor with a golden case.
 
 use super::{Case, floats, ids, max_abs, observe, relative_rms, rms};
-use kiln::executor::{Executor, ExecutorExt, Measure};
+use kiln::executor::{DraftRow, Executor, ExecutorExt, HeadRows, Measure, Row, Stepwise, Submission};
 use kiln::model::WeightFormat;
 use kiln::sequence::session::Session;
 
 pub const F32_SHALLOW: Tolerance = Tolerance::MaxAbs(3e-4);
 /// Of Gemma 4's few layers: its scores are not scaled, so that rounding counts more (3.1e-4 at most).
 pub const F32_GEMMA4: Tolerance = Tolerance::MaxAbs(5e-4);
+pub const F16_GEMMA4: Tolerance = Tolerance::RelativeRms(0.03);
 pub const F32_DEEP: Tolerance = Tolerance::MaxAbs(2e-3);
 pub const F16_SHALLOW: Tolerance = Tolerance::RelativeRms(0.015);
 /// With keys and values in bf16, of eight bits: of few layers.
@@ -133,4 +134,59 @@ fn check_greedy(
         session.decode(executor, next).unwrap();
         next = executor.next(0);
     }
+}
+
+/// Runs a prompt in a sequence, with a head for its last row.
+pub fn run_prompt(executor: &mut dyn Stepwise, prompt: &[u32], sequence: usize) {
+    let row =
+        |(position, token): (usize, &u32)| Row { token: *token, position: position as u32, sequence: sequence as u32 };
+    let rows: Vec<Row> = prompt.iter().enumerate().map(row).collect();
+    executor.forward(&rows, Some(HeadRows { first: rows.len() - 1, count: 1 })).unwrap();
+}
+
+/// Drafts `count` tokens for each row of a draft.
+pub fn draft(executor: &mut dyn Stepwise, rows: &[DraftRow], count: usize) -> Vec<Vec<u32>> {
+    assert!(executor.submit(Submission::Draft { rows, count }).unwrap(), "the states are there");
+    executor.wait().unwrap();
+    let tokens = |row| (0..count).map(|step| executor.next(step * rows.len() + row)).collect();
+    (0..rows.len()).map(tokens).collect()
+}
+
+/// The state that the next step would begin with.
+fn draft_state(executor: &mut dyn Stepwise) -> Vec<f32> {
+    let slot = executor.schedule().drafter.as_ref().unwrap().state;
+    let mut state = Vec::new();
+    executor.access_arena(&mut |arena| state = arena[slot.offset as usize / 4..][..slot.width].to_vec()).unwrap();
+    state
+}
+
+/// Compares drafts behind each prompt of drafter4, each in a sequence of its own, with the golden ones: logits and states
+/// step by step, until a choice is too close for the tolerance.
+pub fn check_drafts(executor: &mut dyn Stepwise, weights: WeightFormat, tolerance: f32, what: &str) {
+    let case = Case::open("drafter4");
+    let (key, prefix) = if weights == WeightFormat::Int8 { ("int8", "int8.") } else { ("f32", "") };
+    let mut worst = 0f32;
+    for (sequence, prompt) in case.prompts().iter().enumerate() {
+        let (name, tokens, of) = (prompt["name"].as_str().unwrap(), ids(&prompt["ids"]), &prompt[key]);
+        let (want, margins) = (ids(&of["ids"]), floats(&of["margin"]));
+        run_prompt(executor, &tokens, sequence);
+        let token = of["token"].as_u64().unwrap() as u32;
+        let row = Row { token, position: tokens.len() as u32, sequence: sequence as u32 };
+        let [logits, states] = ["logits", "states"].map(|what| case.tensor(&format!("{name}.{prefix}{what}")).to_vec());
+        let (vocab, hidden) = (logits.len() / want.len(), states.len() / want.len());
+        for (step, (logits, state)) in logits.chunks(vocab).zip(states.chunks(hidden)).enumerate() {
+            let got = draft(executor, &[DraftRow { row, head: 0 }], step + 1).remove(0);
+            let error = relative_rms(executor.logits(0).unwrap(), logits);
+            let of_state = relative_rms(&draft_state(executor), state);
+            worst = worst.max(error).max(of_state);
+            let what = format!("{what} {name} {key} step {step}");
+            assert!(error <= tolerance && of_state <= tolerance, "{what}: {error:.2e}, state {of_state:.2e}");
+            if margins[step] < 8.0 * tolerance * rms(logits) {
+                break;
+            }
+            assert_eq!(got[step], want[step], "{what}: {got:?} and {want:?}");
+        }
+    }
+    println!("{what}: {worst:.2e} of {tolerance:.2e}");
+    assert!(worst > 0.0);
 }

@@ -1,7 +1,7 @@
 //! A proposer whose drafts are right and wrong by chance.
 
 use super::Random;
-use kiln::sequence::draft::{MOST_DRAFTED, Proposer};
+use kiln::sequence::draft::{DraftRequest, MOST_DRAFTED, Proposer};
 use std::sync::{Arc, Mutex};
 
 /// Drafts from known sequences, with wrong tokens among the right ones.
@@ -24,7 +24,8 @@ impl Mixed {
 impl Proposer for Mixed {
     fn begin(&mut self, _: usize) {}
 
-    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> kiln::Result<()> {
+    fn ask(&mut self, request: DraftRequest<'_>) -> kiln::Result<()> {
+        let DraftRequest { slot, tokens, most, .. } = request;
         let known = &self.known.lock().unwrap()[slot];
         // None, all right, all wrong, or right up to some token; and of any length.
         let length = self.random.below(most + 1);

@@ -151,8 +151,26 @@ pub enum Float {
 /// A golden case of Gemma 4 as a GGUF file, as a converter writes it: norms are F32 as they are, heads stand by kind of layer,
 /// and a tensor divides the global layers' frequencies.
 pub fn golden_gemma4(case: &str, float: Float) -> GgufFile {
-    let config: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(golden(case).join("config.hub_text.json")).unwrap()).unwrap();
+    gemma4(case, "gemma4", &json(&golden(case).join("config.hub_text.json")), float)
+}
+
+/// The golden drafter of Gemma 4 as a GGUF file.
+pub fn golden_drafter(float: Float) -> GgufFile {
+    let outer = json(&golden("drafter4").join("config.hub.json"));
+    let mut file = gemma4("drafter4", "gemma4-assistant", &outer["text_config"], float);
+    let number = |key: &serde_json::Value| Value::u32(key.as_u64().unwrap() as u32);
+    let layers = &outer["text_config"]["num_hidden_layers"];
+    file.set("gemma4-assistant.embedding_length_out", number(&outer["backbone_hidden_size"]));
+    file.set("gemma4-assistant.nextn_predict_layers", number(layers));
+    file.set("gemma4-assistant.attention.shared_kv_layers", number(layers));
+    file
+}
+
+fn json(path: &std::path::Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn gemma4(case: &str, family: &str, config: &serde_json::Value, float: Float) -> GgufFile {
     let size = |key: &str| config[key].as_u64().unwrap() as u32;
     let number = |key: &str| Value::u32(size(key));
     let real = |value: &serde_json::Value| Value::f32(value.as_f64().unwrap() as f32);
@@ -161,7 +179,7 @@ pub fn golden_gemma4(case: &str, float: Float) -> GgufFile {
     let kv = |local: &bool| size(if *local { "num_key_value_heads" } else { "num_global_key_value_heads" }) as i32;
     let rope = &config["rope_parameters"];
     let mut file = GgufFile::default();
-    file.set("general.architecture", Value::text("gemma4"));
+    file.set("general.architecture", Value::text(family));
     for (key, value) in [
         ("context_length", number("max_position_embeddings")),
         ("embedding_length", number("hidden_size")),
@@ -182,9 +200,11 @@ pub fn golden_gemma4(case: &str, float: Float) -> GgufFile {
         ("rope.dimension_count_swa", number("head_dim")),
         ("rope.freq_base", real(&rope["full_attention"]["rope_theta"])),
         ("rope.freq_base_swa", real(&rope["sliding_attention"]["rope_theta"])),
-        ("final_logit_softcapping", real(&config["final_logit_softcapping"])),
     ] {
-        file.set(&format!("gemma4.{key}"), value);
+        file.set(&format!("{family}.{key}"), value);
+    }
+    if config["final_logit_softcapping"].is_number() {
+        file.set(&format!("{family}.final_logit_softcapping"), real(&config["final_logit_softcapping"]));
     }
     let half = size("global_head_dim") as usize / 2;
     let divisors: Vec<f32> = (0..half).map(|j| if 4 * j < half { 1.0 } else { 1e30 }).collect();
@@ -249,6 +269,9 @@ fn put_tensors(file: &mut GgufFile, case: &str, float: Float, added: f32) {
 
 /// A tensor's name in GGUF files.
 pub fn renamed(name: &str) -> String {
+    if name.ends_with("_projection.weight") {
+        return format!("nextn.{name}");
+    }
     let name = name.strip_prefix("model.").unwrap_or(name);
     let whole = [("embed_tokens.weight", "token_embd.weight"), ("norm.weight", "output_norm.weight")];
     if let Some((_, new)) = whole.iter().find(|(old, _)| *old == name) {

@@ -113,11 +113,19 @@ fn a_sequence_holds_its_context_and_of_local_layers_the_window_and_the_chunk() {
 
 #[test]
 fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
-    let shape = gemma_27b();
-    let schedule = Schedule::build(&shape, extent(64), int8);
+    check_dispatches(&Schedule::build(&gemma_27b(), extent(64), int8), 7);
+    let [model, drafter] = ["gemma4-31b", "gemma4-31b-drafter"].map(|name| presets::preset(name).unwrap());
+    let schedule = Schedule::build_with(&model, extent(64), int8, Some((&drafter, &int8)));
+    let steps = schedule.steps_of(Segment::Draft);
+    assert!(steps.len() > 40 && steps.end == schedule.steps.len(), "{steps:?}");
+    check_dispatches(&schedule, 8);
+}
+
+/// Checks the dispatches of every segment; a layer has `most` at most.
+fn check_dispatches(schedule: &Schedule, most: usize) {
     let addresses =
         Addresses::new(1 << 40, (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect());
-    let layout = GpuLayout::new(&schedule);
+    let layout = GpuLayout::new(schedule);
     let bytes = |step: &Step| match step.op {
         Op::Linear { weight, .. } => weight.bytes(weight.rows),
         _ => 0,
@@ -128,11 +136,10 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
         for rows in [1, 3, 8, 64] {
             let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
             let (mut covered, mut read) = (0, 0);
-            for segment in schedule.segments().chain([Segment::Choice]) {
+            for segment in schedule.segments().chain([Segment::Choice, Segment::Draft]) {
                 let range = schedule.steps_of(segment);
-                let dispatches =
-                    Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
-                        .segment(segment);
+                let dispatches = Lowering { schedule, layout: &layout, addresses: &addresses, target: &target, kind }
+                    .segment(segment);
                 let mut settled = range.start;
                 for d in &dispatches {
                     assert_eq!(d.steps.start, covered, "steps in order, none left out");
@@ -154,7 +161,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                 }
                 if matches!(segment, Segment::Layer(_)) && rows == 1 {
                     let kernels: Vec<_> = dispatches.iter().map(|d| d.kernel.module.name()).collect();
-                    assert!(dispatches.len() <= 7, "fusions hold: {kernels:?}");
+                    assert!(dispatches.len() <= most, "fusions hold: {kernels:?}");
                 }
             }
             assert_eq!(covered, schedule.steps.len());
@@ -369,7 +376,7 @@ fn an_altered_operand_changes_both_executors_alike() {
     let alterations: &[Alteration] = &[
         ("embed scale", |s| alter(s, 0, change!(Op::Embed { scale, .. } => *scale *= 1.5))),
         ("q norm weight", |s| {
-            let other = s.weights.layers[3].k_norm;
+            let other = s.weights.layers[3].k_norm.unwrap();
             alter(s, 2, change!(Op::HeadNormRope { weight, .. } => *weight = other))
         }),
         ("q frequencies", |s| {
@@ -448,7 +455,7 @@ fn each_fault_of_gemma4s_pass_moves_the_golden_logits() {
             })
         }),
         ("values with the keys' weights", &|s| {
-            let (plain, keys) = (s.weights.local.plain.unwrap()[0], s.weights.layers[0].k_norm);
+            let (plain, keys) = (s.weights.local.plain.unwrap()[0], s.weights.layers[0].k_norm.unwrap());
             all(s, change!(Op::HeadNormRope { weight, .. } if *weight == plain => *weight = keys))
         }),
         ("values from turned keys", &|s| all(s, change!(Op::KvWrite { k, v, kv } if kv.kv_heads == 1 => *v = *k))),
@@ -476,7 +483,7 @@ fn each_fault_of_gemma4s_pass_moves_the_golden_logits() {
         ("a window in every layer", &|s| all(s, change!(Op::Attend { window, .. } => *window = Some(16)))),
         ("no window", &|s| all(s, change!(Op::Attend { window, .. } => *window = None))),
         ("queries with the keys' weights", &|s| {
-            let (queries, keys) = (s.weights.layers[3].q_norm, s.weights.layers[3].k_norm);
+            let (queries, keys) = (s.weights.layers[3].q_norm, s.weights.layers[3].k_norm.unwrap());
             all(s, change!(Op::HeadNormRope { weight, .. } if *weight == queries => *weight = keys))
         }),
     ];

@@ -628,7 +628,8 @@ impl Attention {
             variants.retain(|v| Some(v.keys) == fewest && v.subgroups == 4);
         }
         assert!(variants.iter().any(|v| v.splits == 1), "{heads} heads of {dim}");
-        assert!(variants.iter().any(|v| v.splits > 1), "{heads} heads of {dim}");
+        // So many heads fill a device by themselves.
+        assert!(heads >= 32 || variants.iter().any(|v| v.splits > 1), "{heads} heads of {dim}");
         for variant in variants {
             let name = format!(
                 "{live} of {rows} rows from {position}, window {window:?}, {heads}/{kv_heads} heads of {dim}, {variant:?}"

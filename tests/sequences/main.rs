@@ -6,6 +6,7 @@ mod common;
 mod ahead;
 mod choice;
 mod draft_model;
+mod drafter;
 mod drafts;
 mod guest;
 mod traffic;

@@ -11,6 +11,7 @@ use crate::machine::heaps::{DeviceMemory, Heap};
 use crate::machine::profile::PREFILL_SHARE;
 use crate::plan::Plan;
 use crate::schedule::cost::step_cost;
+use crate::schedule::step::WeightBuffer;
 use crate::schedule::{PassShape, Schedule};
 use crate::sequence::draft::gain::expected_tokens;
 use std::fmt::Write;
@@ -36,6 +37,12 @@ impl ForecastView<'_> {
             let weights = d.weights.format().name();
             let (layers, all) = (counted(d.shape.layers.len(), "layer"), bytes(draft.plan.bytes()));
             writeln!(t, "beside {}, which drafts: {layers}, {weights} weights, {all}\n", draft.name)?;
+        }
+        if let (Some((name, form)), Some(weights)) = (&self.drafter, &self.schedule.weights.drafter) {
+            let all = self.schedule.weights.buffers[self.schedule.weights.index(WeightBuffer::Drafter)].bytes;
+            let layers = counted(form.shape.layers.len(), "layer");
+            let format = weights.head.format.name();
+            writeln!(t, "with {name}, which drafts: {layers}, {format} weights, {}\n", bytes(all))?;
         }
         match (&self.placed, verdict) {
             (Ok(plan), FitVerdict::Fits(rates)) => {
@@ -137,7 +144,8 @@ impl ForecastView<'_> {
     }
 
     fn write_drafts(&self, t: &mut String) -> std::fmt::Result {
-        let by = self.draft.as_ref().map_or("of a text, at no cost".into(), |draft| format!("by {}", draft.name));
+        let name = self.draft.as_ref().map(|draft| &draft.name).or(self.drafter.as_ref().map(|(name, _)| name));
+        let by = name.map_or("of a text, at no cost".into(), |name| format!("by {name}"));
         writeln!(t, "\none sequence with drafts {by}: tokens/s where a drafted token is right with a probability of")?;
         let heads: Vec<String> = RIGHT.iter().map(|right| format!("{right:>8}")).collect();
         writeln!(t, "{:>7} {}", "drafted", heads.concat())?;

@@ -6,7 +6,7 @@ use crate::executor::{ExecutorExt, HeadRows, Row};
 use crate::schedule::{Cost, PassShape};
 use crate::sequence::counts;
 use crate::sequence::draft::gain::{Acceptance, DraftCandidate, PassTimes};
-use crate::sequence::draft::{DraftModel, MOST_DRAFTED, Proposer};
+use crate::sequence::draft::{DraftRequest, MOST_DRAFTED, Proposer};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ pub(super) struct Policy {
 
 impl Bench<'_> {
     /// Uses a draft model, whose time then counts. Its drafts are replaced by tokens of the given acceptance.
-    pub fn draft_with(&mut self, model: DraftModel) {
+    pub fn draft_with(&mut self, model: Box<dyn Proposer>) {
         self.draft = Some(model);
     }
 
@@ -86,12 +86,20 @@ impl Bench<'_> {
     ) -> Result<Repetition> {
         let mut model = self.draft.take();
         // A draft model's vocabulary may be slightly smaller.
-        let vocab = model.as_ref().map_or(usize::MAX, DraftModel::vocab);
+        let vocab = model.as_ref().map_or(usize::MAX, |model| model.vocab());
         let fit = |token: u32| (token as usize % vocab) as u32;
         let whole = |s| self.tokens(s, 0..depth + tokens).into_iter().map(fit).collect();
         let start = |s| {
             let whole: Vec<u32> = whole(s);
-            Decoding { sequence: s, at: depth, next: whole[depth], most: 0, coins: Box::new(stated.coins(s)), whole }
+            Decoding {
+                sequence: s,
+                at: depth,
+                next: whole[depth],
+                most: 0,
+                head: None,
+                coins: Box::new(stated.coins(s)),
+                whole,
+            }
         };
         let mut decoding: Vec<Decoding> = (0..sequences).map(start).collect();
         let mut candidates: Vec<DraftCandidate> = Vec::with_capacity(sequences);
@@ -131,9 +139,10 @@ impl Bench<'_> {
                 }
                 if let Some(model) = model.as_mut().filter(|_| drafted > 0) {
                     for (decoding, candidate) in decoding.iter().zip(&candidates).filter(|(_, c)| c.drafted > 0) {
-                        model.ask(decoding.sequence, &decoding.whole[..=decoding.at], candidate.drafted)?;
+                        let (slot, tokens) = (decoding.sequence, &decoding.whole[..=decoding.at]);
+                        model.ask(DraftRequest { slot, tokens, most: candidate.drafted, head: decoding.head })?;
                     }
-                    model.make()?;
+                    model.make(executor)?;
                     let effort = model.take_effort();
                     draft_bytes += effort.bytes;
                     if effort.caught_up {
@@ -157,6 +166,7 @@ impl Bench<'_> {
                     let right = (decoding.coins)(drafted);
                     counts::count_verified(1, 1 + right);
                     decoding.at += 1 + right;
+                    decoding.head = Some(first + right);
                     decoding.next = match decoding.whole.get(decoding.at) {
                         Some(&token) if drafted > 0 => token,
                         _ => executor.next(first),
@@ -191,6 +201,8 @@ struct Decoding {
     next: u32,
     /// The most tokens of its next draft.
     most: usize,
+    /// The head row of the last pass that its next row follows.
+    head: Option<usize>,
     coins: Box<dyn FnMut(usize) -> usize>,
 }
 

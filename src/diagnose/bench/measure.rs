@@ -16,7 +16,7 @@ use crate::schedule::choice::SampleRequest;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, PassShape, Schedule, Segment};
 use crate::sequence::chooser::not_finite;
-use crate::sequence::draft::DraftModel;
+use crate::sequence::draft::Proposer;
 use crate::sequence::{Chooser, Session, counts};
 use crate::text::SamplerConfig;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl BenchLine {
 
 /// Bytes and operations of a pass, with the head or without.
 pub fn pass_cost(schedule: &Schedule, pass: PassShape, head: bool) -> Cost {
-    let is_run = |segment| segment != Segment::Choice && (head || segment != Segment::Head);
+    let is_run = |segment: Segment| segment.is_in_all() && (head || segment != Segment::Head);
     schedule.steps.iter().filter(|s| is_run(s.segment)).map(|s| step_cost(s, pass)).sum()
 }
 
@@ -90,7 +90,7 @@ pub struct Bench<'a> {
     /// The choosers of sequences that sample; empty where each takes its argmax.
     choosers: Vec<Chooser>,
     /// The draft model, if its time counts.
-    pub(super) draft: Option<DraftModel>,
+    pub(super) draft: Option<Box<dyn Proposer>>,
     /// The state of drafting for the current line.
     policy: Policy,
     /// `None` if no energy can be read.

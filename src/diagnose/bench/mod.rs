@@ -156,7 +156,10 @@ impl BenchSettings {
 
     /// Rows of the largest pass outside of a prefill.
     pub fn largest_pass(&self) -> usize {
-        self.rows.iter().max().map_or(0, |rows| rows.saturating_add(self.beside))
+        let rows = self.rows.iter().max().map_or(0, |rows| rows.saturating_add(self.beside));
+        // A pass that verifies drafts has the drafted tokens of all sequences.
+        let verified = self.drafts.iter().map(|stated| self.sequences().saturating_mul(1 + stated.most()));
+        verified.max().unwrap_or(0).max(rows)
     }
 
     /// Tokens of the longest prefill, or rows of one sequence if that is more.

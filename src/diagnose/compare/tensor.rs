@@ -164,7 +164,7 @@ impl Tensor {
 
 fn count(rows: Rows, pass: &ComparedPass) -> usize {
     match rows {
-        Rows::Pass => pass.rows.len(),
+        Rows::Pass | Rows::Draft | Rows::DraftSource => pass.rows.len(),
         Rows::Head => pass.head.count,
     }
 }

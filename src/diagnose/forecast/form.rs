@@ -8,6 +8,7 @@ use crate::model::{FileMix, Shape, TensorId, WeightFormat, presets};
 use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, Schedule};
 use std::path::Path;
+use std::rc::Rc;
 
 /// A model in a certain form, from which schedules and their memory needs are built.
 pub(crate) struct ModelForm {
@@ -15,6 +16,8 @@ pub(crate) struct ModelForm {
     formats: Box<dyn Fn(TensorId) -> WeightFormat>,
     /// Whether uploads go through staging; `None` if there is no device.
     staged: Option<bool>,
+    /// The drafter that reads its keys and values.
+    drafter: Option<Rc<ModelForm>>,
 }
 
 impl ModelForm {
@@ -22,13 +25,13 @@ impl ModelForm {
     pub(crate) fn made(shape: &Shape, weights: WeightFormat, staged: Option<bool>) -> ModelForm {
         let of = shape.clone();
         let formats = Box::new(move |id| weights.of_matrix(id, &of, None));
-        ModelForm { shape: shape.clone(), formats, staged }
+        ModelForm { shape: shape.clone(), formats, staged, drafter: None }
     }
 
     /// The form of a file with this mix of types.
     pub(crate) fn of_mix(shape: &Shape, mix: FileMix, staged: Option<bool>) -> ModelForm {
         let of = shape.clone();
-        ModelForm { shape: shape.clone(), formats: Box::new(move |id| mix.kept(id, &of)), staged }
+        ModelForm { shape: shape.clone(), formats: Box::new(move |id| mix.kept(id, &of)), staged, drafter: None }
     }
 
     /// The form in which Kiln loads these files.
@@ -39,12 +42,18 @@ impl ModelForm {
         staged: Option<bool>,
     ) -> ModelForm {
         let formats = Box::new(files.formats(weights, shape));
-        ModelForm { shape: shape.clone(), formats, staged }
+        ModelForm { shape: shape.clone(), formats, staged, drafter: None }
+    }
+
+    /// The same form with a drafter.
+    pub(crate) fn with_drafter(self, drafter: Option<Rc<ModelForm>>) -> ModelForm {
+        ModelForm { drafter, ..self }
     }
 
     /// The schedule for `extent`, and an executor's further needs beside weights and KV cache.
     pub(crate) fn build(&self, extent: Extent) -> (Schedule, Needs) {
-        let schedule = Schedule::build(&self.shape, extent, &self.formats);
+        let drafter = self.drafter.as_ref().map(|drafter| (&drafter.shape, &drafter.formats as &dyn Fn(_) -> _));
+        let schedule = Schedule::build_with(&self.shape, extent, &self.formats, drafter);
         let needs = self.staged.map_or(Needs::of(&schedule), |staged| Needs::on_device(&schedule, staged));
         (schedule, needs)
     }
@@ -73,21 +82,31 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Plans the draft model called `word`.
+    /// The name and the form of the draft model called `word`.
     ///
     /// # Errors
-    /// Input: there is no such model, or its context is too short. Refused: it does not fit.
-    pub(crate) fn plan(word: &str, options: engine::Options, target: &PlannedMachine) -> Result<Draft> {
+    /// Input: there is no such model.
+    pub(crate) fn find(word: &str, weights: WeightFormat, target: &PlannedMachine) -> Result<(String, ModelForm)> {
         let files = ModelFiles::of_draft(Path::new(word));
         let is_model = Path::new(word).is_dir() || !matches!(files, ModelFiles::Directory(_));
         let shape = if is_model { files.shape()? } else { presets::find(word)? };
-        engine::check_draft_context(&shape, options.context)?;
-        let form = match is_model {
-            true => ModelForm::of_files(&files, &shape, options.weights, target.staged),
-            false => ModelForm::made(&shape, options.weights, target.staged),
-        };
-        let (schedule, plan) = form.fit(options.extent(&shape)?, &target.memory)?;
-        let name = if is_model { files.name() } else { word.to_owned() };
+        Ok(match is_model {
+            true => (files.name(), ModelForm::of_files(&files, &shape, weights, target.staged)),
+            false => (word.to_owned(), ModelForm::made(&shape, weights, target.staged)),
+        })
+    }
+
+    /// Plans a draft model.
+    ///
+    /// # Errors
+    /// Input: its context is too short. Refused: it does not fit.
+    pub(crate) fn plan(
+        (name, form): (String, ModelForm),
+        options: engine::Options,
+        target: &PlannedMachine,
+    ) -> Result<Draft> {
+        engine::check_draft_context(&form.shape, options.context)?;
+        let (schedule, plan) = form.fit(options.extent(&form.shape)?, &target.memory)?;
         Ok(Draft { name, schedule, plan, form })
     }
 

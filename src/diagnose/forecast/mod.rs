@@ -10,17 +10,20 @@ use crate::engine::{self, ModelFiles, Options};
 use crate::error::Text;
 use crate::machine::heaps::DeviceMemory;
 use crate::machine::profile::THIS;
+use crate::model::checkpoint::check_drafter;
 use crate::model::{FileMix, TensorId, WeightFormat, presets};
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
 use crate::replay::measure::estimate;
 use crate::schedule::cost::step_cost;
 use crate::schedule::layout::Placement;
+use crate::schedule::step::WeightBuffer;
 use crate::schedule::{Extent, PassShape, Schedule};
 use crate::sequence::draft::MOST_DRAFTED;
 use form::{Draft, ModelForm};
 use machine::PlannedMachine;
 use rates::{Attention, BATCHES, DRAFTED, Prediction, RIGHT, draft_rate, roof};
 use serde_json::{Value, json};
+use std::rc::Rc;
 use verdict::FitVerdict;
 
 /// The request for a forecast.
@@ -69,7 +72,10 @@ pub(crate) struct ForecastView<'a> {
     /// For each number of sequences, the most KV tokens that fit, in total.
     pub(crate) room: Vec<(usize, usize)>,
     pub(crate) target: PlannedMachine,
+    /// A draft model with a plan of its own.
     pub(crate) draft: Option<Draft>,
+    /// The name and the form of a drafter, which is a part of the model's plan.
+    pub(crate) drafter: Option<(String, Rc<ModelForm>)>,
 }
 
 impl<'a> ForecastView<'a> {
@@ -82,6 +88,7 @@ impl<'a> ForecastView<'a> {
             Some(word) => presets::find(word)?,
             None => asked.files.shape()?,
         };
+        engine::refuse_drafter(&shape)?;
         let mut target = PlannedMachine::find(asked)?;
         let of_batch = |batch| Options {
             sequences: batch,
@@ -91,14 +98,19 @@ impl<'a> ForecastView<'a> {
         };
         let options = of_batch(asked.options.sequences);
         let extent = options.extent(&shape)?;
-        let draft = match &asked.draft {
-            Some(word) => {
-                let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target);
+        let found = asked.draft.as_deref().map(|word| Draft::find(word, options.weights, &target)).transpose()?;
+        let (draft, drafter) = match found {
+            Some((name, form)) if form.shape.backbone.is_some() => {
+                check_drafter(&shape, &form.shape)?;
+                (None, Some((name, Rc::new(form))))
+            }
+            Some(found) => {
+                let draft = Draft::plan(found, engine::draft_options(&options, extent.context), &target);
                 let draft = draft.map_err(engine::without_draft)?;
                 target.memory = draft.beside(&target.memory)?;
-                Some(draft)
+                (Some(draft), None)
             }
-            None => None,
+            None => (None, None),
         };
         // A model by name has no files with other formats.
         let form = match (&asked.shape, asked.mix) {
@@ -106,6 +118,7 @@ impl<'a> ForecastView<'a> {
             (Some(_), None) => ModelForm::made(&shape, options.weights, target.staged),
             (None, _) => ModelForm::of_files(&asked.files, &shape, options.weights, target.staged),
         };
+        let form = form.with_drafter(drafter.as_ref().map(|(_, form)| form.clone()));
         let (schedule, placed) = match form.fit(extent, &target.memory) {
             Ok((schedule, plan)) => (schedule, Ok(plan)),
             Err(e) => (form.build(extent).0, Err(e)),
@@ -116,7 +129,7 @@ impl<'a> ForecastView<'a> {
         };
         let room = BATCHES.into_iter().filter_map(room_of).collect();
         let wanted = Plan::wanted(&schedule, form.build(schedule.extent).1);
-        Ok(ForecastView { asked, words, options, extent, schedule, form, wanted, placed, room, target, draft })
+        Ok(ForecastView { asked, words, options, extent, schedule, form, wanted, placed, room, target, draft, drafter })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -150,7 +163,9 @@ impl<'a> ForecastView<'a> {
             Placement::Matrix(TensorId::Layer(..), matrix) => matrix.format.bits() <= FEW,
             _ => false,
         });
-        (!has_few).then(|| ModelForm::made(&self.schedule.shape, WeightFormat::Int4, self.target.staged))
+        let drafter = self.drafter.as_ref().map(|(_, form)| form.clone());
+        let made = || ModelForm::made(&self.schedule.shape, WeightFormat::Int4, self.target.staged);
+        (!has_few).then(|| made().with_drafter(drafter))
     }
 
     /// Kernel parameters with which the model would fit; `None` if it fits already or they would not help.
@@ -259,6 +274,10 @@ impl<'a> ForecastView<'a> {
             let sums = draft.plan.sums().into_iter().map(|(kind, sum)| (kind.to_string(), json!(sum)));
             let sums = sums.collect::<serde_json::Map<_, _>>();
             value["draft"] = json!({"model": draft.name, "bytes": draft.plan.bytes(), "sums": sums});
+        }
+        if let Some((name, _)) = &self.drafter {
+            let buffer = s.weights.index(WeightBuffer::Drafter);
+            value["draft"] = json!({"model": name, "bytes": s.weights.buffers[buffer].bytes});
         }
         if asked.with_schedule {
             let pass = PassShape::Decode { sequences: asked.options.sequences, depth: 0 };

@@ -44,7 +44,7 @@ pub(crate) const DRAFTED: [usize; 3] = [1, 3, 7];
 pub(crate) const RIGHT: [f64; 4] = [0.5, 0.6, 0.7, 0.8];
 
 /// Tokens per second of one sequence with `drafted` tokens per draft and an acceptance of `right`. The drafts come from
-/// a draft model, or are free.
+/// the schedule's drafter or a draft model, or are free.
 pub(crate) fn draft_rate(
     schedule: &Schedule,
     draft: Option<&Schedule>,
@@ -56,8 +56,15 @@ pub(crate) fn draft_rate(
         let (memory, matrix) = least_seconds(schedule.cost(pass), target);
         memory.max(matrix)
     };
-    let one = |draft| seconds(draft, PassShape::Decode { sequences: 1, depth: 0 });
-    let drafting = drafted as f64 * draft.map_or(0.0, one);
+    let one = match (&schedule.drafter, draft) {
+        (Some(_), _) => {
+            let (memory, matrix) = least_seconds(schedule.draft_cost(1, 0), target);
+            memory.max(matrix)
+        }
+        (None, Some(draft)) => seconds(draft, PassShape::Decode { sequences: 1, depth: 0 }),
+        (None, None) => 0.0,
+    };
+    let drafting = drafted as f64 * one;
     let all = drafting + seconds(schedule, PassShape::Verify { sequences: 1, rows: 1 + drafted, depth: 0 });
     expected_tokens(drafted, right) / all
 }

@@ -94,7 +94,7 @@ constants! {
 
     /// embed.comp.
     EmbedConstants {
-        /// 1: tokens are the next tokens of the pass before.
+        /// 1: tokens are the next tokens of the pass before; 2: those of the draft's step before, at the same positions.
         chosen = 1,
     }
 

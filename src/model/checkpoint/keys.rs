@@ -50,6 +50,9 @@ fn split_layer_prefix(name: &str) -> (Option<usize>, &str) {
 }
 
 fn identify_full(name: &str) -> Option<TensorId> {
+    if let Some(id) = [TensorId::PreProjection, TensorId::PostProjection].into_iter().find(|id| id.name() == name) {
+        return Some(id);
+    }
     if matches!(name, "lm_head.weight" | "language_model.lm_head.weight" | "model.lm_head.weight") {
         return Some(TensorId::Head);
     }

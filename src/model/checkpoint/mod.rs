@@ -26,10 +26,11 @@ use self::encoding::{Encoding, GROUP};
 use self::gguf::Gguf;
 use self::index::StoredTensor;
 use crate::display::quote;
-use crate::model::architecture::NormWeights;
+use crate::error::{Setting, text};
+use crate::model::architecture::{GEMMA4, NormWeights};
 use crate::model::config::{self, Quantization};
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
-use crate::model::shape::Shape;
+use crate::model::shape::{LayerKind, Shape};
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
@@ -44,6 +45,8 @@ pub struct Checkpoint {
     files: Vec<DataFile>,
     tensors: HashMap<TensorId, StoredTensor>,
     norms: NormWeights,
+    /// The model that drafts for this one.
+    drafter: Option<Box<Checkpoint>>,
 }
 
 /// A file without its header.
@@ -93,7 +96,7 @@ impl Checkpoint {
         let tensors = index::find_tensors(&mut shape, quantization, &files)?;
         let files = files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes }).collect();
         let norms = shape.architecture.norms;
-        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms })
+        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms, drafter: None })
     }
 
     /// A checkpoint of opened GGUF files.
@@ -103,13 +106,28 @@ impl Checkpoint {
     /// file, the key or tensor, and the found and expected values.
     pub fn from_gguf(gguf: Gguf) -> Result<Checkpoint> {
         let (shape, tensors, files) = gguf.into_parts()?;
-        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: NormWeights::OneAdded })
+        let (source, norms) = (dominant_source(&tensors), NormWeights::OneAdded);
+        Ok(Checkpoint { shape, source, files, tensors, norms, drafter: None })
     }
 
     /// The model's shape. [`Shape::tied`] is false if the files have a separate head, whatever the config says.
     /// Transformers 5 does not tie two tensors that are both in the checkpoint either.
     pub fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// The same model with one that drafts for it ([`Shape::backbone`]), from its keys and values.
+    ///
+    /// # Errors
+    /// [`Error::Input`]: the drafter is another model's, or is no drafter.
+    pub fn with_drafter(self, drafter: Checkpoint) -> Result<Checkpoint> {
+        check_drafter(&self.shape, &drafter.shape)?;
+        Ok(Checkpoint { drafter: Some(Box::new(drafter)), ..self })
+    }
+
+    /// The model that drafts for this one.
+    pub fn drafter(&self) -> Option<&Checkpoint> {
+        self.drafter.as_deref()
     }
 
     /// The format of most bytes of the matrices in the files.
@@ -310,6 +328,43 @@ impl Checkpoint {
         let file = &self.files[tensor.elements.file].label;
         let cause = format!("{file}: tensor {} holds {what} in row {row}", quote(&tensor.name));
         Error::input(cause, "download the file again, or export the model anew")
+    }
+}
+
+/// Checks that a model drafts for another one: it reads that one's keys and values, and has its tokens.
+///
+/// # Errors
+/// [`Error::Input`], with the first size that differs.
+pub fn check_drafter(model: &Shape, drafter: &Shape) -> Result<()> {
+    let remedy = || text!("give the drafter that was made for the model, or leave out ", Setting::Draft);
+    let Some(backbone) = drafter.backbone else {
+        return Err(Error::input("the draft model is a model of its own, and no drafter", remedy()));
+    };
+    let title = model.architecture.title;
+    if *model.architecture != GEMMA4 {
+        let cause = format!("the draft model is {}, which drafts for no {title}", drafter.architecture.title);
+        return Err(Error::input(cause, remedy()));
+    }
+    let of = |kind: LayerKind| [model.attention(kind), drafter.attention(kind)];
+    let heads = |kind: LayerKind, what: &'static str| {
+        let [model, drafter] = of(kind);
+        [(what, model.kv_heads, drafter.kv_heads), ("a head's width", model.head_dim, drafter.head_dim)]
+    };
+    let sizes = [("the width", model.hidden, backbone), ("the vocabulary", model.vocab, drafter.vocab)];
+    let heads = [heads(LayerKind::Local, "local KV heads"), heads(LayerKind::Global, "global KV heads")];
+    let window = ("the window", model.window(), drafter.window());
+    let differs = sizes.into_iter().chain(heads.into_iter().flatten()).chain([window]).find(|(_, a, b)| a != b);
+    if let Some((what, model, drafter)) = differs {
+        let cause =
+            format!("the drafter is another model's: {what} is {model} in the model and {drafter} in the drafter");
+        return Err(Error::input(cause, remedy()));
+    }
+    match LayerKind::ALL.into_iter().find(|kind| of(*kind)[0].rope != of(*kind)[1].rope) {
+        Some(kind) => {
+            let cause = format!("the drafter is another model's: its {} layers turn by another RoPE", kind.name());
+            Err(Error::input(cause, remedy()))
+        }
+        None => Ok(()),
     }
 }
 

@@ -50,6 +50,8 @@ impl Forge<'_> {
             TensorId::Embedding => 0,
             TensorId::Head => 1,
             TensorId::FinalNorm => 2,
+            TensorId::PreProjection => u64::MAX / 2,
+            TensorId::PostProjection => u64::MAX / 2 + 1,
             // A number of its own, so that a model without such tensors has the others' rows.
             TensorId::Layer(layer, Role::LayerScalar) => u64::MAX - layer as u64,
             TensorId::Layer(layer, role) => {

@@ -61,6 +61,9 @@ impl Batch {
                 // A guide may have replaced the likeliest token.
                 *is_next &= is_certain || !self.is_ahead || executor.result(head).next == token;
                 let row = session.push_chosen(token);
+                if let Some(speculating) = &mut self.speculating {
+                    speculating.slots[slot].head = Some(head);
+                }
                 let position = row.position as usize;
                 // A row without a page needs a new plan, which takes pages.
                 if position.is_multiple_of(PAGE) {

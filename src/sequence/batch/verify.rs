@@ -15,7 +15,7 @@ use crate::executor::{Executor, Row};
 use crate::schedule::{Extent, PassShape};
 use crate::sequence::counts;
 use crate::sequence::draft::gain::{Acceptance, DraftCandidate, PassTimes};
-use crate::sequence::draft::{GRADES, MOST_DRAFTED, Proposer};
+use crate::sequence::draft::{DraftRequest, GRADES, MOST_DRAFTED, Proposer};
 use crate::sequence::generate::Finish;
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ pub(super) struct Speculating {
     /// Whether the next pass should have drafts. It has none if it is in flight already.
     pub(super) is_wanted: bool,
     /// One for each KV slot.
-    slots: Vec<Drafting>,
+    pub(super) slots: Vec<Drafting>,
     gain: PassTimes,
     /// The drafts considered for the next pass, one for each of its sequences.
     candidates: Vec<DraftCandidate>,
@@ -42,9 +42,11 @@ pub(super) struct Speculating {
 }
 
 /// The draft of a slot's sequence, and the acceptance of its drafts by grade.
-struct Drafting {
+pub(super) struct Drafting {
     /// The draft for the next pass.
     draft: Vec<u32>,
+    /// The head row of the last pass that chose the sequence's last token.
+    pub(super) head: Option<usize>,
     grade: usize,
     acceptance: [Acceptance; GRADES],
 }
@@ -61,6 +63,11 @@ impl Speculating {
         &self.slots[slot].draft
     }
 
+    /// Notes that a pass begins: the head rows of the one before are lost.
+    pub(super) fn begin_pass(&mut self) {
+        self.slots.iter_mut().for_each(|drafting| drafting.head = None);
+    }
+
     fn clear(&mut self) {
         self.slots.iter_mut().for_each(|drafting| drafting.draft.clear());
     }
@@ -74,7 +81,7 @@ impl Batch {
         self.plan.is_greedy = false;
         let count = self.slots.len();
         let draft = || Vec::with_capacity(MOST_DRAFTED);
-        let drafting = |_| Drafting { draft: draft(), grade: 0, acceptance: Default::default() };
+        let drafting = |_| Drafting { draft: draft(), head: None, grade: 0, acceptance: Default::default() };
         self.speculating = (most > 0).then(|| {
             Box::new(Speculating {
                 most: most.min(MOST_DRAFTED),
@@ -143,8 +150,11 @@ impl Batch {
             let share = drafting[slot].acceptance[grade.unwrap_or_default()].share();
             candidates.push(DraftCandidate::new(length, share));
         }
-        if *weighs && grade.is_some() {
-            let chosen = gain.choose(candidates, room);
+        if grade.is_some() {
+            let chosen = match *weighs {
+                true => gain.choose(candidates, room),
+                false => candidates.iter().map(|candidate| candidate.drafted).sum(),
+            };
             // A draft that takes time is not made for a pass that has already started.
             if chosen == 0 || is_ahead {
                 return Ok(chosen > 0);
@@ -153,10 +163,11 @@ impl Batch {
         let slot_of = |row: &Row| row.sequence as usize;
         let mut asked = 0;
         for (slot, candidate) in rows.iter().map(slot_of).zip(&*candidates).filter(|(_, c)| c.drafted > 0) {
-            proposer.ask(slot, slots[slot].session.all_tokens(), candidate.drafted)?;
+            let (tokens, head) = (slots[slot].session.all_tokens(), drafting[slot].head);
+            proposer.ask(DraftRequest { slot, tokens, most: candidate.drafted, head })?;
             asked += 1;
         }
-        proposer.make()?;
+        proposer.make(executor)?;
         let effort = proposer.take_effort();
         if effort.caught_up {
             *done = None;
@@ -166,7 +177,7 @@ impl Batch {
             if let Some(member) = &mut slots[slot].member {
                 member.so_far.draft_bytes += effort.bytes / asked;
             }
-            let Drafting { draft, grade, acceptance } = &mut drafting[slot];
+            let Drafting { draft, grade, acceptance, .. } = &mut drafting[slot];
             *grade = proposer.copy_draft(slot, draft).min(GRADES - 1);
             let sound = draft.iter().take(candidate.drafted).take_while(|&&token| (token as usize) < vocab).count();
             draft.truncate(sound);
@@ -244,7 +255,7 @@ impl Batch {
         while first < count {
             let slot = rows[first].sequence as usize;
             let KvSlot { session, member: Some(member), .. } = &mut slots[slot] else { return };
-            let Drafting { draft, grade, acceptance } = &mut drafting[slot];
+            let Drafting { draft, head, grade, acceptance } = &mut drafting[slot];
             (sequences, depths) = (sequences + 1, depths + rows[first].position as usize);
             let (mut accepted, mut missed, mut repeats) = (0, false, false);
             let end = loop {
@@ -259,6 +270,7 @@ impl Batch {
                 match member.choose(executor, first + accepted, slot, on_token) {
                     Chosen::Token(token) => {
                         let row = session.push_chosen(token);
+                        *head = Some(first + accepted);
                         missed = draft.get(accepted).is_some_and(|drafted| *drafted != token);
                         if missed || accepted == draft.len() {
                             // The rows of the next pass replace those of this one.

@@ -23,7 +23,8 @@ struct Knowing {
 impl Proposer for Knowing {
     fn begin(&mut self, _: usize) {}
 
-    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> crate::Result<()> {
+    fn ask(&mut self, request: DraftRequest<'_>) -> crate::Result<()> {
+        let DraftRequest { slot, tokens, most, .. } = request;
         let whole = self.whole.lock().unwrap();
         let known = whole.get(tokens.len()..).unwrap_or_default();
         let (random, exchanged) = (&mut self.random, self.wrong);

@@ -7,22 +7,27 @@
 //! logits, and with the same random numbers, as without drafts.
 //!
 //! [`repeats`] drafts the continuation of an earlier occurrence of the last tokens, [`model`] the likeliest tokens of a
-//! smaller model. [`gain`] decides how many tokens pay.
+//! smaller model, [`attached`] those of a drafter that reads the model's keys and values. [`gain`] decides how many tokens
+//! pay.
 
+pub mod attached;
 pub mod gain;
 pub mod model;
 pub mod repeats;
 
+pub use attached::AttachedDrafter;
 pub use model::{DraftModel, check_tokenizers};
 pub use repeats::{DraftText, Repeats};
 
 use crate::Result;
+use crate::executor::Executor;
+use crate::schedule::DRAFT_STEPS;
 use crate::sequence::Batch;
 use crate::text::Tokenizer;
 use std::sync::Arc;
 
 /// The longest draft. With the row before it, it fills a pass of 8 rows.
-pub const MOST_DRAFTED: usize = 7;
+pub const MOST_DRAFTED: usize = DRAFT_STEPS;
 
 /// The number of grades of drafts.
 pub const GRADES: usize = 8;
@@ -33,19 +38,29 @@ pub trait Proposer {
     /// Forgets a slot's sequence, because a new one begins.
     fn begin(&mut self, slot: usize);
 
-    /// Requests up to `most` tokens to follow `tokens`, the whole sequence of a slot. Between two calls for the same
-    /// sequence it only grows.
+    /// Requests a draft.
     ///
     /// # Errors
     /// As [`Proposer::make`].
-    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()>;
+    fn ask(&mut self, request: DraftRequest<'_>) -> Result<()>;
 
-    /// Makes the drafts that were requested since the last call.
+    /// Makes the drafts that were requested since the last call. `executor` is the model's, which runs no pass.
     ///
     /// # Errors
     /// Errors of the device, or the cancellation of passes.
-    fn make(&mut self) -> Result<()> {
+    fn make(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        let _ = executor;
         Ok(())
+    }
+
+    /// Bytes of weights that it has beside the model's.
+    fn weight_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Tokens that it knows; it drafts nothing for sequences with others.
+    fn vocab(&self) -> usize {
+        usize::MAX
     }
 
     /// Appends the slot's last requested draft, which may be shorter than requested. Returns its grade, below
@@ -67,6 +82,19 @@ pub trait Proposer {
     fn take_effort(&mut self) -> Effort {
         Effort::default()
     }
+}
+
+/// A request for a draft.
+#[derive(Debug, Clone, Copy)]
+pub struct DraftRequest<'a> {
+    /// The sequence's slot.
+    pub slot: usize,
+    /// The whole sequence. Between two requests for the same sequence it only grows.
+    pub tokens: &'a [u32],
+    /// The most tokens to draft.
+    pub most: usize,
+    /// The head row of the last pass that chose the sequence's last token; `None` if that pass did not.
+    pub head: Option<usize>,
 }
 
 /// The cost of drafting.
@@ -98,17 +126,14 @@ impl Drafts {
         Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))) })
     }
 
-    /// Enables drafts in a batch, as many tokens as pay: by `model` if there is one, else from repeats. `context`:
+    /// Enables drafts in a batch, as many tokens as pay: by `drafter` if there is one, else from repeats. `context`:
     /// positions of a sequence.
-    pub fn begin(&self, batch: &mut Batch, context: usize, model: Option<DraftModel>) {
+    pub fn begin(&self, batch: &mut Batch, context: usize, drafter: Option<Box<dyn Proposer>>) {
         let slots = batch.slots();
         batch.speculate(
             self.most,
             true,
-            match model {
-                Some(model) => Box::new(model),
-                None => Box::new(Repeats::new(slots, context, self.text.clone())),
-            },
+            drafter.unwrap_or_else(|| Box::new(Repeats::new(slots, context, self.text.clone()))),
         );
     }
 }

@@ -8,10 +8,10 @@
 //! beginning. All drafted tokens but the last have run: accepted ones are in the cache already, and the others are
 //! dropped with the next draft.
 
-use super::{Effort, MOST_DRAFTED, Proposer};
+use super::{DraftRequest, Effort, MOST_DRAFTED, Proposer};
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::{ExecutorExt, HeadRows, Measure, Row};
+use crate::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use crate::schedule::PassShape;
 use crate::sequence::session::Session;
 use crate::text::Tokenizer;
@@ -69,16 +69,6 @@ impl DraftModel {
         let rows = Vec::with_capacity(extent.max_rows);
         DraftModel { executor, places, asked: 0, rows, effort: Effort::default() }
     }
-
-    /// Bytes of its weights.
-    pub fn weight_bytes(&self) -> u64 {
-        self.executor.schedule().weights.bytes()
-    }
-
-    /// Tokens of its vocabulary.
-    pub fn vocab(&self) -> usize {
-        self.executor.schedule().shape.vocab
-    }
 }
 
 impl Proposer for DraftModel {
@@ -90,7 +80,8 @@ impl Proposer for DraftModel {
     }
 
     /// Handles the request in the slot's own place, or in the one with the oldest request.
-    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
+    fn ask(&mut self, request: DraftRequest<'_>) -> Result<()> {
+        let DraftRequest { slot, tokens, most, .. } = request;
         let DraftModel { executor, places, asked, effort, .. } = self;
         *asked += 1;
         let best = places.iter_mut().min_by_key(|place| (place.slot != Some(slot), place.asked));
@@ -116,7 +107,7 @@ impl Proposer for DraftModel {
         Ok(())
     }
 
-    fn make(&mut self) -> Result<()> {
+    fn make(&mut self, _: &mut dyn Executor) -> Result<()> {
         let made = self.catch_up().and_then(|()| self.grow());
         for place in self.places.iter_mut().filter(|place| place.most > 0) {
             place.most = 0;
@@ -141,6 +132,14 @@ impl Proposer for DraftModel {
 
     fn most_sequences(&self) -> usize {
         self.places.len()
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        self.executor.schedule().weights.bytes()
+    }
+
+    fn vocab(&self) -> usize {
+        self.executor.schedule().shape.vocab
     }
 
     fn take_effort(&mut self) -> Effort {

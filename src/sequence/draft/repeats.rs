@@ -5,7 +5,7 @@
 //! with each token, at constant cost. Its size is fixed; when it is too small for all runs, later runs replace earlier
 //! ones.
 
-use super::{GRADES, MOST_DRAFTED, Proposer};
+use super::{DraftRequest, GRADES, MOST_DRAFTED, Proposer};
 use crate::Result;
 use std::sync::Arc;
 
@@ -143,7 +143,8 @@ impl Proposer for Repeats {
         self.slots[slot].index.clear();
     }
 
-    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
+    fn ask(&mut self, request: DraftRequest<'_>) -> Result<()> {
+        let DraftRequest { slot, tokens, most, .. } = request;
         let own = &mut self.slots[slot];
         own.index.note(tokens);
         own.draft.clear();

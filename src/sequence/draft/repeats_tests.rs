@@ -23,7 +23,7 @@ fn searched(tokens: &[u32], text: &[u32], most: usize) -> (Vec<u32>, usize) {
 }
 
 fn propose(repeats: &mut Repeats, tokens: &[u32], most: usize) -> (Vec<u32>, usize) {
-    repeats.ask(0, tokens, most).unwrap();
+    repeats.ask(DraftRequest { slot: 0, tokens, most, head: None }).unwrap();
     let mut draft = Vec::new();
     let grade = repeats.copy_draft(0, &mut draft);
     (draft, grade)

@@ -155,7 +155,7 @@ pub(super) fn reply(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> R
                 call.service.system.get(),
                 tools.as_ref(),
                 model.template.calls(),
-                options::thinking(&fields),
+                options::thinking(&fields, &call.service.defaults.get()),
             );
             Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
@@ -189,7 +189,12 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
-    dialogue.complete(call.service.system.get(), None, model.template.calls(), options::thinking(fields));
+    dialogue.complete(
+        call.service.system.get(),
+        None,
+        model.template.calls(),
+        options::thinking(fields, &call.service.defaults.get()),
+    );
     dialogue.encode(model, "prompt").map(Some)
 }
 

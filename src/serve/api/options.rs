@@ -161,9 +161,9 @@ pub(super) fn stream(fields: &Fields<'_>) -> Result<(bool, bool), ApiError> {
     Ok((stream, options.boolean("include_usage")?.unwrap_or(false)))
 }
 
-/// Whether the model is to think before it answers, by the fields of all APIs. The first one in this list counts. They
-/// are advice, so that a value of another kind has no effect.
-pub(super) fn thinking(fields: &Fields<'_>) -> Option<bool> {
+/// Whether the model is to think before it answers, by the fields of all APIs, else by the server's defaults. The first
+/// one in this list counts. They are advice, so that a value of another kind has no effect.
+pub(super) fn thinking(fields: &Fields<'_>, defaults: &Defaults) -> Option<bool> {
     let at = |name: &str, within: &str| match fields.get(name)? {
         Value::Object(object) => object.get(within),
         value => Some(value),
@@ -182,7 +182,8 @@ pub(super) fn thinking(fields: &Fields<'_>) -> Option<bool> {
         ("reasoning", "effort"),
         ("reasoning", "enabled"),
     ];
-    places.into_iter().find_map(|(name, within)| is_on(at(name, within)?))
+    let given = places.into_iter().find_map(|(name, within)| is_on(at(name, within)?));
+    given.or(defaults.think.then_some(true))
 }
 
 /// Reads token ids.
@@ -225,7 +226,10 @@ mod tests {
             (json!({"reasoning": {"summary": "auto"}, "think": 5, "thinking": {}}), None),
             (json!({}), None),
         ] {
-            assert_eq!(thinking(&Fields::of_body(&body).unwrap()), thinks, "{body}");
+            let [of, with] = [false, true].map(|think| Defaults { think, ..Defaults::default() });
+            let fields = Fields::of_body(&body).unwrap();
+            assert_eq!(thinking(&fields, &of), thinks, "{body}");
+            assert_eq!(thinking(&fields, &with), thinks.or(Some(true)), "{body}");
         }
     }
 
@@ -250,7 +254,7 @@ mod tests {
     #[test]
     fn what_a_request_leaves_out_is_the_servers_and_what_it_sends_its_own() {
         let sampler = SamplerConfig { temperature: 0.25, top_k: 3, min_p: 0.5, ..SamplerConfig::default() };
-        let own = Defaults { sampler: sampler.clone(), limit: 9 };
+        let own = Defaults { sampler: sampler.clone(), limit: 9, ..Defaults::default() };
         let of = |body: Value| read(&Fields::of_body(&body).unwrap(), &["max_tokens"], 100, &own).unwrap();
         let none = of(json!({"temperature": null}));
         assert_eq!((none.sampler, none.limit), (sampler.clone(), 9));

@@ -27,7 +27,7 @@ pub(super) fn tokenize(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
                 call.service.system.get(),
                 tools.as_ref(),
                 model.template.calls(),
-                options::thinking(&fields),
+                options::thinking(&fields, &call.service.defaults.get()),
             );
             Ok(dialogue.encode(&model, "messages")?.tokens)
         }

@@ -29,7 +29,7 @@ fn a_reload_takes_over_keys_and_system_prompt() {
     let has = |key: &str| keys.has(key);
     assert_eq!(served.service.system.get().as_deref(), Some("Be brief."));
     std::fs::write(&path, "new").unwrap();
-    let defaults = Defaults { sampler: SamplerConfig::greedy(), limit: 3 };
+    let defaults = Defaults { sampler: SamplerConfig::greedy(), limit: 3, ..Defaults::default() };
     let page = PageSettings { titles: vec![PageText::new("Museum")], ..PageSettings::default() };
     let new = Reread { system: Some("Be kind.".into()), defaults: Some(defaults.clone()), page: Some(page.clone()) };
     assert_eq!(reload(Ok(new)).as_deref(), Some("Be kind."));

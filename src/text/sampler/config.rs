@@ -50,6 +50,7 @@ impl SamplerConfig {
     }
 
     /// Forbids tokens.
+    #[cfg(any(feature = "cli", feature = "serve", test))]
     pub(crate) fn forbid(&mut self, ids: &[u32]) {
         self.bias.extend(ids.iter().map(|&id| (id, f32::NEG_INFINITY)));
     }

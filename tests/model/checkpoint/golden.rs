@@ -93,6 +93,7 @@ fn the_shape_is_the_golden_one() {
         tied: true,
         bos: 2,
         eos: vec![1],
+        backbone: None,
         suppressed: Vec::new(),
     };
     assert_eq!(shape, wanted);

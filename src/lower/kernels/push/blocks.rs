@@ -112,7 +112,7 @@ push_blocks! {
         packed: u64,
         /// State word that counts the live rows.
         which: u32,
-        /// 1: row r is read from row head_first + r.
+        /// 1: row r is read from row head_first + r; else if not 0: from the row in the state word `gather + r`.
         gather: u32,
         /// Elements of a row, a multiple of 4.
         width: u32,

@@ -113,6 +113,7 @@ pub(super) fn read_shape(
         tied: facts.tied,
         bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?.unwrap_or(2),
         eos: keys.eos(vocab)?,
+        backbone: family.is_drafter.then(|| keys.size("embedding_length_out", None, limit::HIDDEN)).transpose()?,
         suppressed: keys.suppressed(vocab)?,
     };
     const KEYS: ShapeKeys = ShapeKeys {
@@ -389,8 +390,14 @@ impl Metadata<'_> {
     /// Refuses keys that would change the forward pass in a way that the family's models do not have.
     fn refuse_unsupported(&self) -> Result<()> {
         const CAP: &str = "final_logit_softcapping";
-        let refused = ["attn_logit_softcapping", CAP, "expert_count", "attention.shared_kv_layers", PER_LAYER];
-        for key in refused.into_iter().filter(|key| *key != CAP || !self.family.config.caps_logits) {
+        const SHARED: &str = "attention.shared_kv_layers";
+        let refused = ["attn_logit_softcapping", CAP, "expert_count", SHARED, PER_LAYER];
+        let is_computed = |key: &str| match key {
+            CAP => self.family.config.caps_logits,
+            SHARED => self.family.is_drafter,
+            _ => false,
+        };
+        for key in refused.into_iter().filter(|key| !is_computed(key)) {
             match self.get(key) {
                 None | Some(MetadataValue::Unsigned(0)) => {}
                 Some(MetadataValue::Float(x)) if *x == 0.0 => {}

@@ -18,6 +18,8 @@ use crate::{Error, Result};
 
 /// Prefixes of tensor names outside of the text model: the vision tower's.
 const OTHERS: [&str; 2] = ["v.", "mm."];
+/// A part of the names of a drafter's centroids: its whole table is used in their place.
+const CENTROIDS: &str = "centroid";
 
 /// Finds and checks every tensor of `shape`.
 ///
@@ -31,10 +33,17 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
             let wrong = |what: &str, remedy: &str| {
                 Error::input(format!("{label}: tensor {} {what}", quote(&tensor.name)), remedy)
             };
-            let is_known = |id: &TensorId| shape.scales_layers || !matches!(id, TensorId::Layer(_, Role::LayerScalar));
+            let is_known = |id: &TensorId| match id {
+                TensorId::Layer(_, Role::LayerScalar) => shape.scales_layers,
+                TensorId::PreProjection | TensorId::PostProjection => shape.backbone.is_some(),
+                TensorId::Layer(_, Role::K | Role::V | Role::KNorm) => shape.backbone.is_none(),
+                _ => true,
+            };
             let Some(id) = identify(&tensor.name).filter(is_known) else {
                 let has_freqs = shape.architecture.config.rotated.is_some();
+                let is_of_centroids = shape.backbone.is_some() && tensor.name.contains(CENTROIDS);
                 if OTHERS.iter().any(|other| tensor.name.starts_with(other))
+                    || is_of_centroids
                     || has_freqs && tensor.name == metadata::ROPE_FREQS
                 {
                     continue;
@@ -111,6 +120,8 @@ pub(super) fn name(id: TensorId) -> String {
         TensorId::Embedding => "token_embd.weight".into(),
         TensorId::Head => "output.weight".into(),
         TensorId::FinalNorm => "output_norm.weight".into(),
+        TensorId::PreProjection => "nextn.pre_projection.weight".into(),
+        TensorId::PostProjection => "nextn.post_projection.weight".into(),
         TensorId::Layer(layer, role) => format!("blk.{layer}.{}.weight", role_name(role)),
     }
 }
@@ -134,10 +145,13 @@ fn role_name(role: Role) -> &'static str {
     }
 }
 
+/// The tensors outside of layers.
+const OUTSIDE: [TensorId; 5] =
+    [TensorId::Embedding, TensorId::Head, TensorId::FinalNorm, TensorId::PreProjection, TensorId::PostProjection];
+
 /// The tensor with this name.
 fn identify(tensor: &str) -> Option<TensorId> {
-    let others = [TensorId::Embedding, TensorId::Head, TensorId::FinalNorm];
-    if let Some(id) = others.into_iter().find(|id| name(*id) == tensor) {
+    if let Some(id) = OUTSIDE.into_iter().find(|id| name(*id) == tensor) {
         return Some(id);
     }
     let (layer, rest) = tensor.strip_prefix("blk.")?.split_once('.')?;
@@ -153,7 +167,7 @@ mod tests {
     #[test]
     fn a_name_means_the_tensor_that_has_it() {
         let layers = Role::ALL.into_iter().map(|role| TensorId::Layer(11, role));
-        for id in layers.chain([TensorId::Embedding, TensorId::Head, TensorId::FinalNorm]) {
+        for id in layers.chain(OUTSIDE) {
             assert_eq!(identify(&name(id)), Some(id), "{id:?}");
         }
         for other in ["blk.01.attn_q.weight", "blk.1.attn_q.bias", "blk.x.attn_q.weight", "blk.1.attn_qkv.weight", ""] {

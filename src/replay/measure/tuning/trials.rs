@@ -28,7 +28,7 @@ impl Tuner<'_> {
         let first = vec![lower(self, 0)];
         let Some(first) = time(self, 0, first)? else { return Ok(None) };
         if first * layers as f64 <= PASS_SECONDS {
-            let all = self.schedule.segments().filter(|s| *s != Segment::Choice);
+            let all = self.schedule.segments();
             let all = all.map(|s| self.lowering(target, kind).segment(s)).collect();
             return time(self, 1, all);
         }

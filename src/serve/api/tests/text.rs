@@ -205,7 +205,11 @@ fn llama_cpps_clients_learn_what_the_server_is() {
         (&params["temperature"], &params["top_p"], &params["max_tokens"]),
         (&json!(1.0), &json!(0.95), &json!(-1))
     );
-    let defaults = Defaults { sampler: SamplerConfig { temperature: 0.1, ..SamplerConfig::default() }, limit: 7 };
+    let defaults = Defaults {
+        sampler: SamplerConfig { temperature: 0.1, ..SamplerConfig::default() },
+        limit: 7,
+        ..Defaults::default()
+    };
     served.service.defaults.set(defaults);
     let params = served.get("/props").json()["default_generation_settings"]["params"].clone();
     assert_eq!((&params["temperature"], &params["max_tokens"]), (&json!(0.1), &json!(7)));
