@@ -2,9 +2,9 @@
 //! output of every executor alike.
 
 use crate::common::{self, DOT, F32};
-use crate::common::{golden, max_abs, nvidia_units};
-use kiln::executor::Executor;
+use crate::common::{golden, max_abs, nvidia_units, relative_rms};
 use kiln::executor::weights::Progress;
+use kiln::executor::{DraftRow, Executor, Row, Submission};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, Rope, Shape, TensorId, WeightFormat, presets};
 use kiln::schedule::kv::PAGE;
@@ -511,6 +511,80 @@ fn every(schedule: &mut Schedule, other: impl Fn(&Op) -> Option<Op>) -> bool {
         }
     }
     any
+}
+
+/// A fault in a step of a drafter. Each moves the golden drafter's third token's logits beyond the bound.
+#[test]
+fn each_fault_of_a_draft_moves_its_golden_logits() {
+    const STEPS: usize = 3;
+    let case = common::Case::open("drafter4");
+    let drafter = Checkpoint::open(&golden("drafter4")).unwrap();
+    let checkpoint = Checkpoint::open(&golden("tiny4")).unwrap().with_drafter(drafter).unwrap();
+    let of_drafter = checkpoint.drafter().unwrap().shape().clone();
+    let prompt = case.prompt("len33");
+    let (tokens, token) = (common::ids(&prompt["ids"]), prompt["f32"]["token"].as_u64().unwrap() as u32);
+    let all_logits = case.tensor("len33.logits");
+    let want = &all_logits[(STEPS - 1) * of_drafter.vocab..][..of_drafter.vocab];
+    let error = |schedule: &Schedule| {
+        let mut executor = Reference::load(&checkpoint, schedule.clone(), &Progress::default()).unwrap();
+        Session::new(0, 256).prefill(&mut executor, &tokens).unwrap();
+        let row = Row { token, position: tokens.len() as u32, sequence: 0 };
+        let rows = &[DraftRow { row, head: 0 }];
+        assert!(executor.submit(Submission::Draft { rows, count: STEPS }).unwrap());
+        executor.wait().unwrap();
+        relative_rms(executor.logits(0).unwrap(), want)
+    };
+    let bf16 = |_| WeightFormat::Bf16;
+    let original = Schedule::build_with(checkpoint.shape(), extent(64), bf16, Some((&of_drafter, &bf16)));
+    let bound = 1e-4;
+    let sound = error(&original);
+    assert!(sound <= bound, "{sound}");
+
+    let drafted = |s: &mut Schedule, change: &dyn Fn(&mut Op) -> bool| {
+        let steps = s.steps_of(Segment::Draft);
+        s.steps[steps].iter_mut().filter_map(|step| change(&mut step.op).then_some(())).count() > 0
+    };
+    let state = original.drafter.as_ref().unwrap().state;
+    let embedded = Slot { offset: state.offset - 4 * state.width as u64, ..state };
+    let faults: &[Fault] = &[
+        ("the input's halves swapped", &|s| {
+            drafted(s, &|op| match op {
+                Op::Embed { out, .. } => {
+                    *out = state;
+                    true
+                }
+                Op::RmsNorm { out, .. } | Op::Linear { out, .. } if *out == state => {
+                    *out = embedded;
+                    true
+                }
+                _ => false,
+            })
+        }),
+        ("an embedding without its scale", &|s| drafted(s, &change!(Op::Embed { scale, .. } => *scale = 1.0))),
+        ("the state behind another norm", &|s| {
+            let other = s.weights.layers[0].input_norm;
+            drafted(s, &change!(Op::RmsNorm { weight, out, .. } if *out == state => *weight = other))
+        }),
+        ("queries at the last key's position", &|s| drafted(s, &change!(Op::HeadNormRope { ahead, .. } => *ahead = 0))),
+        ("a key more", &|s| drafted(s, &change!(Op::Attend { window: Some(window), .. } => *window += 1))),
+        ("a key less", &|s| drafted(s, &change!(Op::Attend { window: Some(window), .. } => *window -= 1))),
+        ("the first local layer's keys", &|s| {
+            let first = s.kv_layers[0];
+            drafted(s, &change!(Op::Attend { kv, window: Some(_), .. } => *kv = first))
+        }),
+        ("no scalar", &|s| drafted(s, &change!(Op::NormAdd { scalar, .. } => *scalar = None))),
+        ("a state that is not fed back", &|s| {
+            let aside = s.normed;
+            drafted(s, &change!(Op::Linear { out, .. } if *out == state => *out = aside))
+        }),
+    ];
+    for (what, fault) in faults {
+        let mut faulty = original.clone();
+        assert!(fault(&mut faulty), "{what}: no such step");
+        let error = error(&faulty);
+        println!("{what}: {error:.1e}");
+        assert!(error > 100.0 * bound, "{what}: {error} is not far from {bound}");
+    }
 }
 
 /// Alters every op that `change` accepts.
