@@ -7,7 +7,8 @@ use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::Shape;
 use crate::model::checkpoint::{Checkpoint, check_drafter};
-use crate::sequence::draft::model::{GROWN, MOST_SEQUENCES};
+use crate::schedule::DRAFT_SEQUENCES;
+use crate::sequence::draft::model::GROWN;
 use crate::sequence::draft::{AttachedDrafter, DraftModel, Proposer, check_tokenizers};
 use crate::text::{ChatTemplate, Message};
 use crate::{Error, Result};
@@ -102,7 +103,7 @@ pub(crate) fn load_after_draft(
 
 /// Options for the draft model of a model that is loaded with `options` and whose sequences have `context` positions.
 pub(crate) fn draft_options(options: &Options, context: usize) -> Options {
-    let sequences = options.sequences.min(MOST_SEQUENCES);
+    let sequences = options.sequences.min(DRAFT_SEQUENCES);
     let head_rows = if sequences > 1 { GROWN * sequences } else { 1 };
     // All sequences at full length: a draft pass that ran out of pages would fail.
     let kv_tokens = Some(context * sequences);

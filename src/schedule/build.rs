@@ -70,7 +70,7 @@ pub struct Drafter {
 
 /// The most tokens that a drafter drafts at a time. With the row before them, they fill a pass of 8 rows.
 pub const DRAFT_STEPS: usize = 7;
-/// The most sequences that a drafter drafts for at once. With more, passes without drafts use the device well.
+/// The most sequences that a drafter, or a draft model, drafts for at once. With more, passes without drafts use the device well.
 pub const DRAFT_SEQUENCES: usize = 8;
 
 /// The activation slots, each with its columns.

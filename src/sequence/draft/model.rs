@@ -17,9 +17,6 @@ use crate::sequence::session::Session;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
-/// The most sequences that a model drafts for in one pass. With more, passes without drafts use the device well.
-pub const MOST_SEQUENCES: usize = 8;
-
 /// Rows to run for a sequence after its draft was accepted: the last drafted token, and the token chosen after it.
 pub const GROWN: usize = 2;
 
