@@ -16,7 +16,6 @@ use super::{Cli, Command, note, print_json, read_file, signals};
 use crate::diagnose::status::url_of;
 use crate::display::duration;
 use crate::engine::{ModelFiles, Options};
-use crate::executor::weights::Progress;
 use crate::machine::regular::{self, Links};
 use crate::machine::threads;
 use crate::serve::api::Api;
@@ -414,7 +413,7 @@ fn orders() -> Result<Receiver<ServerOrder>> {
 }
 
 fn check(setup: &Setup, json: bool) -> Result<()> {
-    let (model, time) = server::check(setup, &Progress::new(signals::cancel()))?;
+    let (model, time) = server::check(setup, signals::cancel())?;
     let seconds = time.as_secs_f64();
     if json {
         return print_json(&json!({

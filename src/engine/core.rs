@@ -1,12 +1,13 @@
 //! The engine's loop: takes jobs from the queue, runs passes over all of them, and sends their events.
 
+use super::ModelWithDrafts;
 use super::chunk_pace::ChunkPace;
 use super::places::ParkedJob;
 use super::queue::EngineHandle;
 use super::request::{Client, EngineError, Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
 use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::PassShape;
-use crate::sequence::draft::{Drafts, Proposer};
+use crate::sequence::draft::Drafts;
 use crate::sequence::meter::DecodeMeter;
 use crate::sequence::{Batch, Chooser, Finish, FinishedSequence, Generation, Reply};
 use crate::text::Stopped;
@@ -32,8 +33,23 @@ pub struct ReplyTokens {
     pub reply: usize,
 }
 
-/// A figure of an engine.
+/// A figure of an engine, or a new state of its model.
 pub enum Figure<'a> {
+    /// The model is loaded and answers.
+    Ready {
+        /// The loop, before its first job.
+        core: &'a Core<'a>,
+        /// Whether the model was loaded again after it was unloaded.
+        again: bool,
+    },
+    /// The model's memory was freed after a time without requests.
+    Unloaded,
+    /// The model is being loaded again for a request.
+    LoadingAgain,
+    /// The model could not be loaded again. The waiting requests fail, and the next one tries again.
+    NotLoadedAgain(&'a Error),
+    /// The model's files have changed since it was loaded. Its requests wait for the model that takes over.
+    Changed,
     /// A pass begins, or has ended; false: there is no work.
     Progress(bool),
     /// A reply has got a slot after this time in the queue.
@@ -101,15 +117,6 @@ pub struct Core<'a> {
     swept: Instant,
 }
 
-/// The reason why a loop stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoopEnd {
-    /// No more jobs will come for its model.
-    End,
-    /// No job came for the time in the settings.
-    Idle,
-}
-
 /// A job in a slot.
 pub(crate) struct RunningJob {
     pub(super) recipient: Recipient,
@@ -147,12 +154,11 @@ impl RunningJob {
 }
 
 impl<'a> Core<'a> {
-    /// A loop without jobs, for the model with this number, and with its draft model if there is one.
+    /// A loop without jobs, for the model with this number.
     pub fn new(
         engine: &EngineHandle,
         model: u64,
-        executor: Box<dyn Measure>,
-        draft: Option<Box<dyn Proposer>>,
+        (executor, draft): ModelWithDrafts,
         settings: CoreSettings,
         monitor: Rc<dyn EngineMonitor + 'a>,
     ) -> Core<'a> {
@@ -185,11 +191,12 @@ impl<'a> Core<'a> {
         self.running.iter().map(|running| Some(running.as_ref()?.counts)).collect()
     }
 
-    /// Runs jobs until no more will come for this model, or none has come for the time `idle`.
+    /// Runs jobs until no more will come for this model, or none has come for the time `idle`. Returns whether more may
+    /// come.
     ///
     /// # Errors
     /// Device: it failed. Waiting clients are notified.
-    pub fn run(&mut self, idle: Duration) -> Result<LoopEnd> {
+    pub fn run(&mut self, idle: Duration) -> Result<bool> {
         let mut busy = Instant::now();
         loop {
             if self.swept.elapsed() >= SWEEP {
@@ -208,7 +215,7 @@ impl<'a> Core<'a> {
             self.monitor.note(Figure::Progress(false));
             self.publish();
             if busy.elapsed() >= idle {
-                return Ok(LoopEnd::Idle);
+                return Ok(true);
             }
             // While there is no work, the device tunes kernels for later passes.
             let pause = match self.executor.improve() {
@@ -217,19 +224,9 @@ impl<'a> Core<'a> {
                 pause => pause?.unwrap_or(IDLE).min(IDLE),
             };
             if !self.engine.wait(self.model, pause.min(idle)) {
-                return Ok(LoopEnd::End);
+                return Ok(false);
             }
         }
-    }
-
-    /// Runs the jobs in the queue to their end.
-    ///
-    /// # Errors
-    /// As [`Core::run`].
-    pub fn run_out(&mut self) -> Result<()> {
-        while self.turn()? {}
-        self.send();
-        Ok(())
     }
 
     /// Runs a pass of the jobs in the queue and the slots. Returns `false` if there are none.

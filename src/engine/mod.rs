@@ -13,6 +13,8 @@ mod draft;
 mod files;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub(crate) mod model_thread;
 #[cfg(feature = "npu")]
 mod offloads;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -20,7 +22,8 @@ mod offloads;
 pub mod open;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod places;
-#[cfg(feature = "serve")]
+#[cfg(any(feature = "cli", feature = "serve"))]
+#[cfg_attr(not(feature = "serve"), allow(dead_code, unused_imports))]
 pub(crate) mod prefixes;
 #[cfg(any(feature = "cli", feature = "serve"))]
 // A server alone reloads and unloads models.

@@ -1,7 +1,8 @@
 //! An engine of this program, with a thread of its own.
 
 use super::ModelWithDrafts;
-use super::core::{Core, CoreSettings, EngineMonitor};
+use super::core::{Core, CoreSettings, EngineMonitor, Figure};
+use super::model_thread::{ModelOwner, ModelThread};
 use super::queue::{EngineHandle, EngineSettings, ModelSide};
 use super::request::{ChoiceEvent, Client, EngineError, Replies, Request};
 use crate::executor::ExecutorExt;
@@ -10,11 +11,11 @@ use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Generation, SequenceLimits};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -36,8 +37,24 @@ pub struct OpenEngine {
     own: Option<RefCell<Core<'static>>>,
 }
 
-/// The schedule, the hardware and whether it is the CPU.
-type About = (Schedule, String, bool);
+/// A model that is loaded once.
+struct SingleLoad<L, M> {
+    /// `None`: it is loaded.
+    load: Cell<Option<(L, CoreSettings)>>,
+    monitor: M,
+}
+
+impl<L, M: EngineMonitor> EngineMonitor for SingleLoad<L, M> {
+    fn note(&self, figure: Figure<'_>) {
+        self.monitor.note(figure);
+    }
+}
+
+impl<L: FnOnce() -> Result<ModelWithDrafts>, M: EngineMonitor> ModelOwner for SingleLoad<L, M> {
+    fn load(&self) -> Result<Option<(ModelWithDrafts, CoreSettings)>> {
+        self.load.take().map(|(load, settings)| Ok((load()?, settings))).transpose()
+    }
+}
 
 impl OpenEngine {
     /// Loads a model by `load` on the engine's thread, and returns when it is loaded. `monitor` gets the engine's
@@ -52,41 +69,37 @@ impl OpenEngine {
     ) -> Result<OpenEngine> {
         let engine = EngineHandle::new(EngineSettings { queue: usize::MAX, deadline: None, heartbeat: Duration::MAX });
         engine.hand_to(MODEL);
-        let own = engine.clone();
-        let start = move || -> Result<(About, Core<'static>)> {
-            let (executor, draft) = load()?;
-            let about = (executor.schedule().clone(), executor.hardware().to_owned(), executor.is_on_cpu());
-            Ok((about, Core::new(&own, MODEL, executor, draft, settings, Rc::new(monitor))))
-        };
-        // A thread that cannot be started drops its function.
-        let start = Arc::new(Mutex::new(Some(start)));
-        let take = |start: &Mutex<Option<_>>| start.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let owner = SingleLoad { load: Cell::new(Some((load, settings))), monitor };
+        let model = |engine, owner| ModelThread { engine, model: MODEL, owner: Rc::new(owner), idle: Duration::MAX };
         let (give, given) = channel();
-        let (of_thread, failing) = (start.clone(), engine.clone());
+        let own = engine.clone();
         let run = move || {
-            let Some(start) = take(&of_thread) else { return };
-            let mut core = match start() {
-                Ok((about, core)) => {
-                    let _ = give.send(Ok(about));
-                    core
-                }
-                Err(e) => return drop(give.send(Err(e))),
-            };
-            // The panic is reported, and ends the engine.
-            let done = catch_unwind(AssertUnwindSafe(|| core.run(Duration::MAX)));
-            if let Err(e) = done.unwrap_or_else(|_| Err(panicked())) {
-                failing.fail(&e);
-            }
+            let Ok(owner) = given.recv() else { return };
+            let done = catch_unwind(AssertUnwindSafe(|| model(own.clone(), owner).run()));
+            // The panic has been reported, and ends the engine.
+            let done = done.unwrap_or_else(|panic| {
+                own.fail(&panicked());
+                resume_unwind(panic)
+            });
+            done.unwrap_or_else(|e| own.fail(&e));
+        };
+        let about = |core: &mut Core<'_>| {
+            let Core { executor, .. } = core;
+            (executor.schedule().clone(), executor.hardware().to_owned(), executor.is_on_cpu())
         };
         let ((schedule, hardware, is_on_cpu), thread, own) =
             match thread::Builder::new().name("engine".into()).spawn(run) {
-                Ok(thread) => match given.recv() {
-                    Ok(about) => (about?, Some(thread), None),
-                    Err(_) => return Err(thread.join().err().map_or_else(panicked, |panic| resume_unwind(panic))),
-                },
+                Ok(thread) => {
+                    // After the start: a thread that cannot be started drops what it was given.
+                    let _ = give.send(owner);
+                    match engine.run(MODEL, about) {
+                        Ok(about) => (about, Some(thread), None),
+                        Err(e) => return Err(thread.join().err().map_or(e.into(), |panic| resume_unwind(panic))),
+                    }
+                }
                 Err(_) => {
-                    let (about, core) = take(&start).ok_or_else(panicked)?()?;
-                    (about, None, Some(RefCell::new(core)))
+                    let (mut core, _) = model(engine.clone(), owner).start()?;
+                    (about(&mut core), None, Some(RefCell::new(core)))
                 }
             };
         Ok(OpenEngine { engine, schedule, hardware, is_on_cpu, thread, own })

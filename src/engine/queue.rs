@@ -368,6 +368,11 @@ impl EngineHandle {
         state.last_end = Some(now);
     }
 
+    /// Whether `model` is the current one.
+    pub(super) fn is_current(&self, model: u64) -> bool {
+        self.state().current == model
+    }
+
     /// Makes `model` the current one.
     pub(crate) fn hand_to(&self, model: u64) {
         let mut state = self.state();

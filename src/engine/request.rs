@@ -94,6 +94,11 @@ impl Request {
             choices: 1,
         }
     }
+
+    /// A request that runs `tokens` so that they are cached. Its reply is one token.
+    pub(super) fn caching(tokens: Vec<u32>) -> Request {
+        Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(tokens) }
+    }
 }
 
 /// An event of a reply.
@@ -383,6 +388,15 @@ impl Replies {
             }
         }
         Ok(whole)
+    }
+
+    /// Waits as [`Replies::gather`]. Returns the number of prompt tokens that were cached before.
+    ///
+    /// # Errors
+    /// As [`Replies::gather`].
+    pub(super) fn kept(self) -> Result<usize, EngineError> {
+        let ends = self.gather()?.into_iter().filter_map(|whole| whole.end);
+        Ok(ends.map(|end| end.generation.kept).sum())
     }
 }
 

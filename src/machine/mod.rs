@@ -124,6 +124,9 @@ mod tests {
         assert_eq!(memory_field(text, "MemAvailable"), Some(1234 * 1024));
         assert_eq!(memory_field(text, "Mem"), None);
         assert_eq!(memory_field(text, "Odd"), None);
+        let status = "VmRSS:\t 5 kB\nRssAnon:\t    1234 kB\nRssFile:\t 9 kB\n";
+        assert_eq!(memory_field(status, "RssAnon"), Some(1234 * 1024));
+        assert_eq!(memory_field("", "RssAnon"), None);
     }
 
     /// Regression: a plan with an unreadable /proc had 18446744073.7 GB free.

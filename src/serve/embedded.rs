@@ -15,17 +15,16 @@ pub use serving::Serving;
 pub use session::{EngineSession, Synced};
 
 use super::api::Api;
-use super::engine_thread::{ModelThread, report};
 use super::health::Phase;
 use super::http::{Listen, Method};
 use super::model::Model;
+use super::served::{LoadedState, ServedModel, report};
 use super::server::{self, ModelLoader, ServerEvent, Started, panicked};
 use super::service::{ServerSettings, Service};
 use crate::engine::prefixes::PrefixFile;
 use crate::engine::queue::Takeover;
 use crate::engine::request::EngineError;
 use crate::engine::{ModelFiles, Options};
-use crate::executor::weights::Progress;
 use crate::{Cancel, Error, Result};
 use call::apart;
 use serving::start;
@@ -111,10 +110,9 @@ impl Engine {
             listen => Some(Serving::open(&service, listen, None, None)?),
         };
         let places = serving.as_ref().map(|serving| serving.places().to_vec()).unwrap_or_default();
-        let progress = Arc::new(Progress::default());
-        service.progress.set(progress.clone());
+        let cancel = Cancel::default();
         let (say, ready) = channel();
-        let (of_thread, open, cancel) = (service.clone(), places.clone(), progress.cancel.clone());
+        let (of_thread, open, ends) = (service.clone(), places.clone(), cancel.clone());
         let run = move || {
             let (service, reporter) = (&of_thread, Cell::new(None));
             let tell = |event| match event {
@@ -127,7 +125,8 @@ impl Engine {
                 _ => {}
             };
             let (files, load, prefix_file) = (&files, &load, prefix_file.as_ref());
-            let model = ModelThread { id: MODEL, files, load, service, prefix_file, progress: &progress, tell: &tell };
+            let (cancel, tell, loaded) = (ends, &tell, LoadedState::default());
+            let model = ServedModel { id: MODEL, files, load, service, prefix_file, cancel, tell, loaded };
             let done = match model.run() {
                 Err(Error::Interrupted { .. }) if service.health.phase() == Phase::Draining => Ok(()),
                 done => done.inspect_err(|e| service.fail(e)),

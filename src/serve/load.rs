@@ -3,8 +3,8 @@
 use super::model::Model;
 use crate::Result;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
+use crate::executor::Measure;
 use crate::executor::weights::Progress;
-use crate::executor::{ExecutorExt, Measure};
 use crate::sequence::draft::Proposer;
 
 /// A function that loads a model; the progress can cancel it.
@@ -26,16 +26,13 @@ impl LoadedExecutor {
     /// # Errors
     /// As [`Model::open`].
     pub(super) fn take_text(&mut self, id: u64, files: &ModelFiles) -> Result<Model> {
-        let mut text = match self.text.take() {
+        match self.text.take() {
             Some(mut text) => {
                 text.id = id;
-                text
+                Ok(text)
             }
-            None => Model::open(id, files, self.executor.schedule(), self.executor.hardware())?,
-        };
-        text.device.set(self.executor.device());
-        text.is_on_cpu = self.executor.is_on_cpu();
-        Ok(text)
+            None => Model::open(id, files, self.executor.schedule(), self.executor.device_info()),
+        }
     }
 }
 

@@ -8,7 +8,6 @@
 pub mod api;
 mod bundle;
 pub mod embedded;
-mod engine_thread;
 pub mod health;
 pub mod http;
 mod load;
@@ -17,9 +16,9 @@ pub mod metrics;
 pub mod model;
 pub mod page;
 mod published;
+mod served;
 pub mod server;
 pub mod service;
 #[cfg(test)]
 mod tests;
 mod unique;
-mod worker;

@@ -7,6 +7,7 @@ use crate::engine::ModelFiles;
 use crate::engine::prefixes::Identity;
 use crate::engine::queue::ModelSide;
 use crate::error::Error;
+use crate::executor::DeviceInfo;
 use crate::grammar::Grammars;
 use crate::model::Shape;
 use crate::schedule::Schedule;
@@ -49,11 +50,16 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens the text side of a model loaded from `files` with this schedule, on the device `device`.
+    /// Opens the text side of a model loaded from `files` with this schedule, on this device.
     ///
     /// # Errors
     /// Input: there is no tokenizer, or a file is damaged.
-    pub(super) fn open(id: u64, files: &ModelFiles, schedule: &Schedule, device: &str) -> crate::Result<Model> {
+    pub(super) fn open(
+        id: u64,
+        files: &ModelFiles,
+        schedule: &Schedule,
+        device: DeviceInfo<'_>,
+    ) -> crate::Result<Model> {
         let shape = schedule.shape.clone();
         if !files.has_tokenizer() {
             let cause = format!("the model {} has no tokenizer, and a server speaks text", files.name());
@@ -65,7 +71,7 @@ impl Model {
         Ok(Model {
             id,
             name: files.name(),
-            identity: Identity::new(files, schedule, device)?,
+            identity: Identity::new(files, schedule, device.hardware)?,
             grammars: Grammars::new(tokenizer.clone(), stops.clone()),
             stops,
             template: files.template()?,
@@ -73,8 +79,8 @@ impl Model {
             context: schedule.extent.context,
             slots: schedule.extent.sequences,
             published: Published::of(files, &shape)?,
-            is_on_cpu: false,
-            device: Replaceable::new(device.to_owned()),
+            is_on_cpu: device.is_cpu,
+            device: Replaceable::new(device.name.to_owned()),
             loaded: SystemTime::now(),
             shape,
         })

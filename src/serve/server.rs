@@ -1,18 +1,17 @@
 //! The server's life cycle: accepts connections while the model is still loading, supervises the engine's thread,
 //! reloads on demand, and stops in an orderly way.
 
-use super::engine_thread::{ModelThread, encode_first, report};
 use super::health::Phase;
 use super::http::{AccessLog, ApiKeys, Drainer, Guard, Handler, Limits, Listen, Server};
 use super::manager::Manager;
 use super::page::PageSettings;
+use super::served::{LoadedState, ServedModel, encode_first, report};
 use super::service::{ServerSettings, Service};
 use crate::diagnose::status::Reporter;
 use crate::engine::ModelFiles;
 use crate::engine::prefixes::PrefixFile;
 use crate::engine::queue::Takeover;
 use crate::engine::request::EngineError;
-use crate::executor::weights::Progress;
 use crate::machine::stamp::FileStamp;
 use crate::machine::threads;
 use crate::serve::service::Defaults;
@@ -62,8 +61,8 @@ pub struct Reread {
 }
 
 pub use super::bundle::{BundleRules, guarded};
-pub use super::engine_thread::check;
 pub use super::load::{LoadedExecutor, ModelLoader, loader};
+pub use super::served::check;
 
 /// An order to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +182,6 @@ pub fn serve<H: Handler + Send>(
             places,
             reporter: None,
             manager: if setup.is_service { Manager::from_environment() } else { Manager::default() },
-            progress: Arc::default(),
             cancels: Vec::new(),
             stamps: [None, None],
             loading: None,
@@ -194,11 +192,12 @@ pub fn serve<H: Handler + Send>(
             seen: (0, Instant::now()),
         };
         let start = |watch: &mut Watching<'_>| {
-            let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
+            let ((id, cancel), tell) = (watch.begin(), tell.clone());
             let (service, failed) = (&service, tell.clone());
             let work = move || {
-                let (Setup { files, load, .. }, tell) = (setup, |event| drop(tell.send(event)));
-                let model = ModelThread { id, files, load, service, prefix_file, progress: &progress, tell: &tell };
+                let (Setup { files, load, .. }, loaded) = (setup, LoadedState::default());
+                let tell = &|event| drop(tell.send(event));
+                let model = ServedModel { id, files, load, service, prefix_file, cancel, tell, loaded };
                 tell(ServerEvent::Ended(id, model.run()));
             };
             if let Err(e) = thread::Builder::new().name("engine".into()).spawn_scoped(scope, work) {
@@ -238,8 +237,6 @@ struct Watching<'a> {
     /// Reports to `kiln top`, from the first load on and across later ones.
     reporter: Option<Reporter>,
     manager: Manager,
-    /// The progress of the current load.
-    progress: Arc<Progress>,
     /// The cancellation flag of each running engine, by its model. An engine that answers may load again, too.
     cancels: Vec<(u64, Cancel)>,
     /// The stamps of the files of the loading model and of the current one.
@@ -257,17 +254,16 @@ struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Assigns a number to the next model.
-    fn begin(&mut self) -> u64 {
+    /// Assigns a number and a cancellation flag to the next model.
+    fn begin(&mut self) -> (u64, Cancel) {
         self.last += 1;
-        self.progress = Arc::new(Progress::new(Cancel::default()));
-        self.cancels.push((self.last, self.progress.cancel.clone()));
-        self.service.progress.set(self.progress.clone());
+        let cancel = Cancel::default();
+        self.cancels.push((self.last, cancel.clone()));
         self.service.engine.set_takeover(Takeover::UnderWay);
         self.loading = Some(self.last);
         self.stamps[0] = (self.setup.stamps)();
         self.seen = (0, Instant::now());
-        self.last
+        (self.last, cancel)
     }
 
     fn run(
@@ -434,9 +430,7 @@ impl Watching<'_> {
             self.manager.tell("STOPPING=1\nSTATUS=completing what is under way");
         }
         // The flag would also end passes after the load, so it is set only during one.
-        if self.loading.is_some() {
-            self.progress.cancel.set();
-        }
+        self.cancels.iter().filter(|(of, _)| self.loading == Some(*of)).for_each(|(_, cancel)| cancel.set());
         self.drainer.drain(grace);
     }
 
@@ -447,7 +441,7 @@ impl Watching<'_> {
             self.refresh_keys();
         }
         self.service.sweep();
-        let done = self.progress.done();
+        let done = self.service.progress.get().done();
         if done != self.seen.0 {
             self.seen = (done, Instant::now());
         }

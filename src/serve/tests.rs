@@ -7,6 +7,7 @@ mod shares;
 mod unload;
 
 use super::http::{ApiError, Gone, Guard, HttpRequest, Limits, Listen, Responder};
+use super::model::Model;
 use super::server::{LoadedExecutor, Notice, ServerOrder, Setup, loader, serve};
 use super::service::{ServerSettings, Service};
 use crate::engine::request::{Client, EngineError, Event, Request};
@@ -329,7 +330,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    let model = Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), executor.device_info()).unwrap();
     let submit = |n, choices| {
         let ask = Request { choices, ..greedy(question("Hello"), 4) };
         service.submit(&model, &[ask], client(n), Arc::new(|| false), Instant::now())
@@ -362,7 +363,7 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     let service = Service::new(ServerSettings::default());
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model = super::model::Model::open(7, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    let model = Model::open(7, &ModelFiles::BuiltIn, executor.schedule(), executor.device_info()).unwrap();
     for (n, limit) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5), (2, 6)] {
         service
             .submit(&model, &[greedy(question("Hello"), limit)], client(n), Arc::new(|| false), Instant::now())
@@ -577,7 +578,7 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
     let service = Service::new(ServerSettings::default());
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model = |id| super::model::Model::open(id, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    let model = |id| Model::open(id, &ModelFiles::BuiltIn, executor.schedule(), executor.device_info()).unwrap();
     let submit = |id, n| {
         service.submit(&model(id), &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false), Instant::now())
     };

@@ -1,6 +1,7 @@
 //! CPU time and anonymous memory of this process.
 
 use crate::diagnose::periodic::PeriodicWork;
+use crate::machine::memory_field;
 use crate::{Error, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::Arc;
@@ -39,13 +40,7 @@ impl CpuTime {
 
 /// Bytes of anonymous memory that this process holds now (`RssAnon`); `None` if the kernel does not report it.
 pub fn anonymous_bytes() -> Option<u64> {
-    parse_status(&std::fs::read_to_string("/proc/self/status").ok()?)
-}
-
-fn parse_status(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|l| l.strip_prefix("RssAnon:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+    memory_field(&std::fs::read_to_string("/proc/self/status").ok()?, "RssAnon")
 }
 
 /// Intervals between measurements of memory, while a model loads and while it runs. A measurement costs CPU time of the
@@ -105,13 +100,6 @@ impl MemoryWatch {
 mod tests {
     use super::*;
     use std::time::Instant;
-
-    #[test]
-    fn the_status_field_is_found_and_nothing_else() {
-        assert_eq!(parse_status("VmRSS:\t 5 kB\nRssAnon:\t    1234 kB\nRssFile:\t 9 kB\n"), Some(1234 * 1024));
-        assert_eq!(parse_status("RssAnon: many\n"), None);
-        assert_eq!(parse_status(""), None);
-    }
 
     /// The longest wait of these tests, even on a busy machine.
     const DEADLINE: Duration = Duration::from_secs(60);

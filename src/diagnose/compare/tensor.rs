@@ -1,7 +1,7 @@
 //! The results of a step, and how they are read from an executor and written to one.
 
 use super::ComparedPass;
-use crate::executor::Stepwise;
+use crate::executor::{Stepwise, slot_row_mut};
 use crate::schedule::Schedule;
 use crate::schedule::kv::PAGE;
 use crate::schedule::step::{AccessRange, KvType, Op, Rows, Slot};
@@ -112,42 +112,38 @@ impl Tensor {
     /// Reads the tensor from an executor, as `[rows, width]`.
     pub(super) fn read(&self, executor: &mut dyn Stepwise, pass: &ComparedPass) -> Result<Vec<f32>> {
         let mut values = Vec::new();
-        match *self {
-            Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
-                (0..count(rows, pass))
-                    .for_each(|r| values.extend_from_slice(crate::executor::slot_row(arena, slot, r)));
-            })?,
-            Tensor::Next => {
-                let next = executor.schedule().arena.state.next();
-                executor.access_arena(&mut |arena| {
-                    values.extend(arena[next..][..pass.head.count].iter().map(|word| word.to_bits() as f32));
-                })?;
-            }
-            Tensor::Kv { layer, half, .. } => {
-                visit_kv(executor, layer, half, pass, &mut |_, head| values.extend_from_slice(head))?;
-            }
-        }
+        self.visit(executor, pass, &mut |_, part| values.extend_from_slice(part))?;
         Ok(values)
     }
 
     /// Writes the tensor to an executor.
     pub(super) fn write(&self, executor: &mut dyn Stepwise, pass: &ComparedPass, values: &[f32]) -> Result<()> {
+        self.visit(executor, pass, &mut |at, part| part.copy_from_slice(&values[at..at + part.len()]))
+    }
+
+    /// Calls `visit` with each part of the tensor in order, and with the index of its first element. Changes by `visit`
+    /// are written back.
+    fn visit(
+        &self,
+        executor: &mut dyn Stepwise,
+        pass: &ComparedPass,
+        visit: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<()> {
         match *self {
             Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
-                for (r, row) in (0..count(rows, pass)).zip(values.chunks(slot.width)) {
-                    arena[slot.row(r) as usize / 4..][..slot.width].copy_from_slice(row);
-                }
+                (0..count(rows, pass)).for_each(|row| visit(row * slot.width, slot_row_mut(arena, slot, row)));
             }),
             Tensor::Next => {
                 let next = executor.schedule().arena.state.next();
                 executor.access_arena(&mut |arena| {
-                    let words = arena[next..].iter_mut().zip(values);
-                    words.for_each(|(word, id)| *word = f32::from_bits(*id as u32));
+                    for (row, word) in arena[next..][..pass.head.count].iter_mut().enumerate() {
+                        let mut id = word.to_bits() as f32;
+                        visit(row, std::slice::from_mut(&mut id));
+                        *word = f32::from_bits(id as u32);
+                    }
                 })
             }
-            Tensor::Kv { layer, half, .. } => visit_kv(executor, layer, half, pass, &mut |at, head| {
-                head.copy_from_slice(&values[at..at + head.len()]);
-            }),
+            Tensor::Kv { layer, half, .. } => visit_kv(executor, layer, half, pass, visit),
         }
     }
 
@@ -169,8 +165,7 @@ fn count(rows: Rows, pass: &ComparedPass) -> usize {
     }
 }
 
-/// Calls `visit` with each head of the keys or values of the pass's rows, in order, and with the index of its first
-/// element. Changes by `visit` are written back.
+/// [`Tensor::visit`] of keys or values: a part is a head of a row of the pass.
 fn visit_kv(
     executor: &mut dyn Stepwise,
     layer: usize,

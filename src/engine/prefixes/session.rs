@@ -9,7 +9,6 @@ use crate::executor::Executor;
 use crate::machine::partial::PartialFile;
 use crate::machine::regular;
 use crate::sequence::Batch;
-use crate::text::SamplerConfig;
 use crate::{Cancel, Error, Result};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -35,10 +34,7 @@ impl EngineHandle {
         if self.run(side.model, holds)? {
             return Ok(tokens.len());
         }
-        let ask =
-            Request { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Request::new(tokens.to_vec()) };
-        let ends = self.ask(side, ask)?.until(cancel).gather()?.into_iter().filter_map(|whole| whole.end);
-        Ok(ends.map(|end| end.generation.kept).sum())
+        self.ask(side, Request::caching(tokens.to_vec()))?.until(cancel).kept()
     }
 
     /// Writes tokens with their keys and values to a file for [`EngineHandle::load`]. The file is complete or not

@@ -89,12 +89,7 @@ fn read_prompt(call: &Call<'_>, fields: &Fields<'_>, tools: Option<&Tools>, mode
         dialogue.add_message("system", messages::join(parts.into_iter().map(unbilled), None));
     }
     messages::list(fields)?.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
-    dialogue.complete(
-        call.service.system.get(),
-        tools,
-        model.template.calls(),
-        options::thinking(fields, &call.service.defaults.get()),
-    );
+    let dialogue = call.complete(dialogue, fields, tools, model);
     dialogue.encode(model, "messages").map_err(|e| in_anthropics_words(e, model))
 }
 

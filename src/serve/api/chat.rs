@@ -39,13 +39,7 @@ pub(super) fn read(
     let (stream, with_usage) = options::stream(&fields)?;
     check_continuation(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
-    let mut dialogue = messages::read(&fields)?;
-    dialogue.complete(
-        call.service.system.get(),
-        tools.as_ref(),
-        model.template.calls(),
-        options::thinking(&fields, &call.service.defaults.get()),
-    );
+    let dialogue = call.complete(messages::read(&fields)?, &fields, tools.as_ref(), &model);
     let prompt = dialogue.encode_truncated(&fields, &model, "messages")?;
     let forgotten = prompt.forgotten;
     let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());

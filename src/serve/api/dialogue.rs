@@ -104,8 +104,7 @@ impl Dialogue {
         }
     }
 
-    /// Adds the server's own parts: its system message if the client sent none, the tools, and whether the model is to
-    /// think first.
+    /// Adds the server's parts ([`super::Call::complete`]).
     pub fn complete(&mut self, own: Option<String>, tools: Option<&Tools>, syntax: CallSyntax, thinking: Option<bool>) {
         self.thinking = thinking;
         if self.system.is_empty() {

@@ -38,9 +38,11 @@ use super::model::Model;
 use super::service::Service;
 use answer::ApiAnswer;
 pub(super) use chat::empty_reply;
+use dialogue::Dialogue;
 use fields::{Fields, shown};
 use std::cell::Cell;
 use std::sync::Arc;
+use tools::Tools;
 
 /// Answers requests for one [`Service`].
 pub struct Api {
@@ -186,6 +188,14 @@ impl Call<'_> {
         let fields = Fields::of_body(&body)?;
         table::of(&self.request.path).map_or(Ok(()), |table| table.check(&fields))?;
         read(self, model, fields)
+    }
+
+    /// A client's conversation with the server's own parts: its system message if the client sent none, the tools, and
+    /// whether the model is to think first.
+    fn complete(&self, mut dialogue: Dialogue, fields: &Fields<'_>, tools: Option<&Tools>, model: &Model) -> Dialogue {
+        let Service { system, defaults, .. } = self.service;
+        dialogue.complete(system.get(), tools, model.template.calls(), options::thinking(fields, &defaults.get()));
+        dialogue
     }
 
     /// The model's name in the answer: the requested name if it is one of the model's. Other names are answered under

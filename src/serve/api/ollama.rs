@@ -150,13 +150,7 @@ pub(super) fn reply(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> R
     let prompt = match kind {
         Endpoint::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Endpoint::Chat => {
-            let mut dialogue = messages::read(&fields)?;
-            dialogue.complete(
-                call.service.system.get(),
-                tools.as_ref(),
-                model.template.calls(),
-                options::thinking(&fields, &call.service.defaults.get()),
-            );
+            let dialogue = call.complete(messages::read(&fields)?, &fields, tools.as_ref(), &model);
             Some(dialogue.encode_as_ollama(&fields, &model, "messages")?)
         }
         Endpoint::Generate => read_prompt(&fields, call, &model)?,
@@ -189,13 +183,7 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
-    dialogue.complete(
-        call.service.system.get(),
-        None,
-        model.template.calls(),
-        options::thinking(fields, &call.service.defaults.get()),
-    );
-    dialogue.encode(model, "prompt").map(Some)
+    call.complete(dialogue, fields, None, model).encode(model, "prompt").map(Some)
 }
 
 /// Reads `options`.

@@ -54,13 +54,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
         form = form::read_format(&format, form::Nested::No)?;
     }
     let form = tools::form_with(tools.as_ref(), form)?;
-    let mut dialogue = read_input(&fields)?;
-    dialogue.complete(
-        call.service.system.get(),
-        tools.as_ref(),
-        model.template.calls(),
-        options::thinking(&fields, &call.service.defaults.get()),
-    );
+    let dialogue = call.complete(read_input(&fields)?, &fields, tools.as_ref(), &model);
     let prompt = dialogue.encode_truncated(&fields, &model, "input")?;
     let forgotten = prompt.forgotten;
     let listener = tools::give_prompt(&mut ask, prompt, tools.as_ref());

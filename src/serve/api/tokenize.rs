@@ -22,13 +22,7 @@ pub(super) fn tokenize(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -
         (Some(text), None) => model.tokenizer.encode(text, fields.boolean("add_special_tokens")?.unwrap_or(true)),
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
-            let mut dialogue = messages::read(&fields)?;
-            dialogue.complete(
-                call.service.system.get(),
-                tools.as_ref(),
-                model.template.calls(),
-                options::thinking(&fields, &call.service.defaults.get()),
-            );
+            let dialogue = call.complete(messages::read(&fields)?, &fields, tools.as_ref(), &model);
             Ok(dialogue.encode(&model, "messages")?.tokens)
         }
         (None, None) => return Err(fields.missing("prompt")),

@@ -1,14 +1,16 @@
 //! Fair shares of the queue and the slots among clients.
 
 use super::*;
+use crate::engine::core::{Core, CoreSettings};
+use crate::sequence::draft::Drafts;
+use std::rc::Rc;
 
 /// A service without an engine: its jobs wait for ever. `current`: whether its model is the current one.
-fn without_engine(settings: ServerSettings, current: bool) -> (Service, Arc<crate::serve::model::Model>) {
+fn without_engine(settings: ServerSettings, current: bool) -> (Service, Arc<Model>) {
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model =
-        Arc::new(crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap());
+    let model = Arc::new(Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), executor.device_info()).unwrap());
     if current {
         service.set_model(model.clone());
     }
@@ -138,12 +140,13 @@ fn tokens_of_a_prompt_that_is_scored_are_counted_as_the_prompts() {
     let service = Service::new(ServerSettings::default());
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model = crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
-    let mut worker = crate::serve::worker::Worker::new(&service, &model, executor.into()).unwrap();
+    let model = Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), executor.device_info()).unwrap();
+    let settings = CoreSettings { gap: None, kept: u64::MAX, drafts: Drafts::default() };
+    let mut core = Core::new(&service.engine, 1, (executor, None), settings, Rc::new(()));
     let ask = Request { scores: true, likelihoods: Some(0), limit: 1, ..Request::new(vec![2, 3, 4, 5]) };
     let answers = service.submit(&model, &[ask], client(1), Arc::new(|| false), Instant::now()).unwrap();
-    worker.core.admit();
-    let running = worker.core.running[0].as_mut().unwrap();
+    core.admit();
+    let running = core.running[0].as_mut().unwrap();
     let counts = [0, 1, 1, 1, 1].map(|tokens| {
         (0..tokens).for_each(|_| running.count_token());
         (running.counts.prompt, running.counts.reply)

@@ -1,14 +1,14 @@
 //! A model without requests is unloaded, and loaded again for the next request.
 
 use super::*;
-use crate::executor::ExecutorExt;
+use crate::Cancel;
+use crate::engine::core::{EngineMonitor, Figure};
 use crate::model::WeightFormat;
-use crate::serve::engine_thread::ModelThread;
 use crate::serve::health::Phase;
-use crate::serve::model::Model;
+use crate::serve::served::{LoadedState, ServedModel};
 use crate::serve::server::Reread;
-use crate::serve::worker::Worker;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// A server whose model is unloaded as soon as it is idle. `next` is the result of the next load, used once.
 fn resting(next: Arc<Mutex<Option<Result<WeightFormat>>>>) -> TestService {
@@ -202,42 +202,28 @@ fn who_waits_for_a_load_keeps_the_deadline_and_who_has_gone_keeps_no_place() {
 
 #[test]
 fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
-    let setup = setup(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
+    let Setup { files, load, .. } =
+        setup(ServerSettings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
     let service = Service::new(ServerSettings::default());
-    let load = || (setup.load)(&Progress::default()).unwrap();
-    let loaded = load();
     let open = |id| {
-        Arc::new(Model::open(id, &ModelFiles::BuiltIn, loaded.executor.schedule(), loaded.executor.device()).unwrap())
+        let (cancel, loaded) = (Cancel::default(), LoadedState::default());
+        let (files, load, service) = (&files, &load, &service);
+        let model = ServedModel { id, files, load, service, prefix_file: None, cancel, tell: &|_| (), loaded };
+        let thread = Rc::new(model).thread();
+        let (core, _) = thread.start().unwrap();
+        (thread.owner, core)
     };
-    let (old, new) = (open(1), open(2));
-    service.set_model(old.clone());
-    let worker = Worker::new(&service, &new, load()).unwrap();
-    let unload = || {
-        let progress = Progress::default();
-        let Setup { files, load, .. } = &setup;
-        let thread = ModelThread {
-            id: old.id,
-            files,
-            load,
-            service: &service,
-            prefix_file: None,
-            progress: &progress,
-            tell: &|_| (),
-        };
-        assert!(thread.wait(&old).unwrap().is_none());
-    };
-    // Waiting clients are released at once.
-    service.engine.close(EngineError::Stopping);
+    let ((old, first), (new, second)) = (open(1), open(2));
+    old.note(Figure::Ready { core: &first, again: false });
     let is_loaded = || service.metrics.openmetrics().contains("\nkiln_model_loaded 1\n");
-    worker.note_ready();
-    assert!(!is_loaded(), "the old one answers");
-    unload();
-    assert_eq!(service.health.phase(), Phase::Unloaded);
-    service.set_model(new.clone());
-    worker.note_ready();
-    unload();
     assert!(is_loaded());
-    assert_eq!(service.health.phase(), Phase::Ready);
+    old.note(Figure::Unloaded);
+    assert_eq!((is_loaded(), service.health.phase()), (false, Phase::Unloaded));
+    new.note(Figure::Ready { core: &second, again: true });
+    assert_eq!((is_loaded(), service.health.phase()), (false, Phase::Unloaded), "the old one is the current one");
+    new.note(Figure::Ready { core: &second, again: false });
+    old.note(Figure::Unloaded);
+    assert_eq!((is_loaded(), service.health.phase()), (true, Phase::Ready));
 }
 
 #[test]

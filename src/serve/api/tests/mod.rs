@@ -15,24 +15,27 @@ mod responses;
 mod text;
 
 use super::Api;
-use crate::executor::ExecutorExt;
-
+use crate::Cancel;
+use crate::engine::core::{EngineMonitor, Figure};
 use crate::engine::request::{ReplyEnd, ReplyToken};
 use crate::engine::{self, Device, ModelFiles, Options};
+use crate::executor::DeviceInfo;
 use crate::executor::weights::Progress;
 use crate::schedule::Schedule;
 use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
 use crate::serve::health::Phase;
 use crate::serve::http::{AccessLog, AccessRecord, Guard, Limits, Listen, Server};
+use crate::serve::load::loader;
 use crate::serve::model::Model;
+use crate::serve::served::{LoadedState, ServedModel};
 use crate::serve::service::{ServerSettings, Service};
-use crate::serve::worker::Worker;
 use crate::testing::generate;
 use crate::text::SamplerConfig;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
@@ -74,14 +77,14 @@ fn start(
     let options = Options { context: Some(context), ..options() };
     // The executor cannot leave the thread that made it.
     std::thread::spawn(move || {
-        let executor = engine::load(&files.checkpoint().unwrap(), &options, &Progress::default()).unwrap();
-        let mut model = Model::open(1, &files, executor.schedule(), "the CPU").unwrap();
-        model.is_on_cpu = executor.is_on_cpu();
-        let model = Arc::new(model);
-        let mut worker = Worker::new(&service, &model, executor.into()).unwrap();
-        service.set_model(model.clone());
-        worker.note_ready();
-        worker.core.run(Duration::MAX).unwrap();
+        let load = loader(files.clone(), None, options, false);
+        let (files, load, service, cancel) = (&files, &load, &*service, Cancel::default());
+        let loaded = LoadedState::default();
+        let model = ServedModel { id: 1, files, load, service, prefix_file: None, cancel, tell: &|_| (), loaded };
+        let thread = Rc::new(model).thread();
+        let mut core = thread.load().unwrap().unwrap();
+        thread.owner.note(Figure::Ready { core: &core, again: false });
+        core.run(Duration::MAX).unwrap();
         drop(held);
     });
     wait("the model is loaded", || served.service.model().is_ok());
@@ -108,7 +111,8 @@ fn options() -> Options {
 }
 
 fn open(schedule: &Schedule) -> Model {
-    Model::open(1, &ModelFiles::BuiltIn, schedule, "the CPU").unwrap()
+    let device = DeviceInfo { name: "the CPU", hardware: "the CPU", is_cpu: true };
+    Model::open(1, &ModelFiles::BuiltIn, schedule, device).unwrap()
 }
 
 /// Polls until `holds` returns true; `what` describes the event.
