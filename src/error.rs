@@ -37,8 +37,8 @@ pub enum Error {
         /// The remedy.
         remedy: Text,
     },
-    /// The caller ended the work early, by a [`crate::Cancel`]. Exit code 1; a command that a signal stopped ends by that
-    /// signal instead.
+    /// The caller ended the work early, by a [`crate::Cancel`]. Exit code 1; a command that a signal stopped ends by
+    /// that signal instead.
     #[error("{}", line(cause, remedy, &|_| None))]
     Interrupted {
         /// The work that was interrupted, and its remains.

@@ -1,4 +1,5 @@
-//! Kiln: a synchronous, bare-metal-style runtime for the text models of Gemma 3 and Gemma 4's dense ones, with their drafters.
+//! Kiln: a synchronous, bare-metal-style runtime for the text models of Gemma 3 and Gemma 4's dense ones, with their
+//! drafters.
 //!
 //! # Principles
 //!
@@ -16,7 +17,7 @@
 //! # The flow
 //!
 //! docs/architecture.md has the way of a model and of a token, the modules in the order in which they use each other,
-//! and what must always hold.
+//! and the invariants.
 //!
 //! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and an engine
 //! (`engine::open`) answers requests with it, many at once and from any thread, by the events of their replies. A
@@ -51,8 +52,8 @@
 //!   ([`executor::offload`]).
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
-//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or an offload's step.
-//!   Its inputs and outputs lie in slots, in f32.
+//! - **Piece**: a part of a pass that one executor runs without a break: dispatches of the device, or an offload's
+//!   step. Its inputs and outputs lie in slots, in f32.
 //! - **Plan**: the place of each byte: weights, KV cache, arena, staging.
 //! - **Prefix**: the part of its last sequence that a free KV slot keeps, for prompts that begin alike.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, loads its

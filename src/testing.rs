@@ -82,7 +82,7 @@ pub mod diagnose {
     pub use crate::diagnose::compare;
 }
 
-/// What an answer may be.
+/// The form of an answer.
 #[cfg(feature = "serve")]
 pub mod grammar {
     pub use crate::grammar::{Constraint, Grammar, Grammars};

@@ -44,13 +44,14 @@ pub struct BatchArgs {
     /// Where the replies go; -: standard output. A file that an earlier run began is continued
     #[arg(help_heading = "Input and output", short, long, value_name = "OUT.jsonl")]
     output: PathBuf,
-    /// Ask again what failed in an earlier run, and put the answers in its place
+    /// Ask the lines again that failed in an earlier run, and put the answers in their places
     #[arg(help_heading = "Input and output", long)]
     retry_failed: bool,
     /// Most sequences at once [default: up to 32, as many as fit]
     #[arg(help_heading = "Sequences", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
+    /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or as many as
+    /// fit]
     #[arg(help_heading = "Sequences", long, value_name = "N")]
     kv_tokens: Option<usize>,
     #[command(flatten)]
@@ -62,7 +63,8 @@ pub struct BatchArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model, the input or the output is wrong. Failed: a line was not answered. Refused, Device: as for loading.
+/// Input: the model, the input or the output is wrong. Failed: a line was not answered. Refused, Device: as for
+/// loading.
 pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     args.reply.sampler().validate()?;
     StopMatcher::new(&args.reply.stop)?;

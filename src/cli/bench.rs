@@ -42,18 +42,18 @@ pub struct BenchArgs {
     /// Sequences that decode at once
     #[arg(long, value_name = "N,N..", default_value = "1,8,32", value_delimiter = ',')]
     batch: Vec<usize>,
-    /// Time passes of so many rows instead, of as many sequences and of one, at a depth of 1024: what a pass costs by its
-    /// rows
+    /// Time passes of so many rows instead, of as many sequences and of one, at a depth of 1024: the cost of a pass by
+    /// its rows
     #[arg(long, value_name = "N,N..", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     rows: Vec<usize>,
-    /// Of --rows, time those of one sequence without and with a row of each of N others beside them, and the others alone
+    /// Time the passes of --rows without and with a row of each of N other sequences beside them, and these rows alone
     #[arg(long, value_name = "N", default_value_t = 0, requires = "rows")]
     // clap does not enforce `requires = rows` next to arguments that conflict with it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
-    /// Let sequences decode with drafts as well, each token of which is right with the probability P: a stated one, since
-    /// what is measured is what passes cost
+    /// Let sequences decode with drafts as well. Each of their tokens is right with the probability P, which is given,
+    /// because the cost of the passes is measured and not the quality of drafts
     #[arg(help_heading = "Drafts", long, value_name = "P,P..", value_delimiter = ',')]
     accept: Vec<f64>,
     /// Tokens of each draft, at most 7 [default: as many as pay]
@@ -63,7 +63,7 @@ pub struct BenchArgs {
     /// A smaller model with the same tokenizer, to draft with, as -m, or demo: its time counts
     #[arg(help_heading = "Drafts", long, value_name = "MODEL", requires = "accept")]
     draft: Option<PathBuf>,
-    /// Positions in the cache before what is timed; every prefill and every decode is measured at each
+    /// Positions in the cache before the timed ones; every prefill and every decode is measured at each
     #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',')]
     #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
     depth: Vec<usize>,
@@ -76,7 +76,7 @@ pub struct BenchArgs {
     /// Time every kernel of each line's pass as well
     #[arg(help_heading = "More figures", long)]
     kernels: bool,
-    /// Show who works when on each line's pass as well: the device, and the NPU where it attends
+    /// Show the work on each line's pass over time as well: of the device, and of the NPU where it attends
     #[arg(help_heading = "More figures", long)]
     timeline: bool,
     /// Time this layer alone as well, for 1, 10 and 50 tokens

@@ -97,7 +97,7 @@ pub(super) fn chat(
                 tell("(Ctrl-C again clears the line; on an empty one Ctrl-D ends the chat)")
             }
             Typed::NotText => {
-                complain("kiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
+                complain("kiln: the line is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
             Typed::End => break,
         }

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-/// Runs a model on two executors, step by step from the same inputs, and prints the first step that differs beyond its bound.
+/// Runs a model on two executors, step by step from the same inputs, and prints the first step that differs beyond its
+/// bound.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::COMPARE)]
 pub struct CompareArgs {
@@ -40,7 +41,7 @@ pub struct CompareArgs {
     /// Go on after a difference, and print every step
     #[arg(help_heading = "Report", long)]
     all: bool,
-    /// Multiplies all bounds: below 1 to find what is within them
+    /// Multiplies all bounds: below 1 to find smaller differences
     #[arg(help_heading = "Report", long, default_value = "1", value_name = "X", value_parser = positive)]
     scale: f32,
 }

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 /// The largest text to draft from, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Whether tokens are drafted, and from what.
+/// Whether tokens are drafted, and their source.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DraftArgs {
-    /// Draft up to N tokens (at most 7), for a pass to verify, where that pays; the reply stays the same. Without --draft they
-    /// are what followed the last tokens before [default: 7 with --draft or --draft-text, else 0]
+    /// Draft up to N tokens (at most 7), for a pass to verify, where that pays; the reply stays the same. Without
+    /// --draft they are the tokens that followed the last ones before [default: 7 with --draft or --draft-text, else 0]
     #[arg(help_heading = "Drafts", long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
     /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
     #[arg(help_heading = "Drafts", long, value_name = "FILE", conflicts_with = "draft")]
     draft_text: Option<PathBuf>,
-    /// A model to draft with on the same device, as -m: the drafter made for a Gemma 4, or a smaller model with the same
-    /// tokenizer; for the built-in model, demo
+    /// A model to draft with on the same device, as -m: the drafter made for a Gemma 4, or a smaller model with the
+    /// same tokenizer; for the built-in model, demo
     #[arg(help_heading = "Drafts", long, value_name = "MODEL")]
     draft: Option<PathBuf>,
 }

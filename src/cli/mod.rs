@@ -63,11 +63,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[command(name = "kiln", version = crate::version::describe(), about, arg_required_else_help = true, propagate_version = true)]
 #[command(after_help = usage::ABOUT, mut_subcommands(usage::with_negative_numbers))]
 pub struct Cli {
-    /// Print one JSON object on standard output, and nothing else there; for an error one of its message, remedy and exit
-    /// code
+    /// Print one JSON object on standard output, and nothing else there; for an error one of its message, remedy and
+    /// exit code
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub command: Command,
 }
@@ -106,13 +106,13 @@ pub enum Command {
     Bundle(write::BundleArgs),
     /// Write a synthetic checkpoint of a given shape
     Forge(write::ForgeArgs),
-    /// Measure prefill and decode beside what the device allows
+    /// Measure prefill and decode beside the limits of the device
     Bench(bench::BenchArgs),
     /// Measure which of its kernels' tiles a GPU runs fastest, for a model
     Tune(tune::TuneArgs),
-    /// Say whether a model fits a machine, how fast it can be at best, where each byte goes, and what the schedule is
+    /// Say whether a model fits a machine, how fast it can be at best, the place of each byte, and the schedule
     Plan(plan::PlanArgs),
-    /// Check what this machine is, what is wrong with it and what it can reach
+    /// Check this machine: its devices, its faults, and the rates that it can reach
     Probe(probe::ProbeArgs),
     /// Watch GPU, NPU and running Kilns
     Top(top::TopArgs),
@@ -452,7 +452,7 @@ fn print_to(mut out: impl Write, text: &str) -> Result<()> {
 
 fn unwritten(e: std::io::Error) -> Error {
     READER_GONE.fetch_or(e.kind() == io::ErrorKind::BrokenPipe, Ordering::Relaxed);
-    let remedy = remedy_of_full(e.kind()).unwrap_or("check what reads it");
+    let remedy = remedy_of_full(e.kind()).unwrap_or("check the program that reads it");
     Error::failed(format!("cannot write standard output: {e}"), remedy)
 }
 

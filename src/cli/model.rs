@@ -20,20 +20,22 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which model, where, and in what form.
+/// The model, its device, and its form.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
-    /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or a model in the hub's cache: ORG/NAME, or
-    /// ORG/NAME:QUANT for the GGUF file of a type; demo: the built-in model [default: $KILN_MODEL, else demo]
+    /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or a model in the hub's cache:
+    /// ORG/NAME, or ORG/NAME:QUANT for the GGUF file of a type; demo: the built-in model [default: $KILN_MODEL, else
+    /// demo]
     #[arg(help_heading = "Model", short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu, reference (plain f32, to compare with)
+    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu, reference (plain f32, to compare
+    /// with)
     #[arg(help_heading = "Device", long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device
     #[arg(help_heading = "Model", long, default_value = "int8", value_parser = weights_parser(|_| true).map(WeightsArg::Made))]
     pub weights: WeightsArg,
-    /// Form of keys and values in the cache; bf16 is what the NPU multiplies, in as many bytes and with fewer bits. The
+    /// Form of keys and values in the cache. The NPU multiplies bf16, which has as many bytes and fewer bits. The
     /// reference keeps f32
     #[arg(help_heading = "Model", long, default_value = "f16", value_parser = one_of(&KV_TYPES))]
     pub kv: KvType,
@@ -46,8 +48,8 @@ pub struct ModelArgs {
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
     #[arg(help_heading = "Device", long, value_name = "WHEN", value_parser = one_of(&TUNE))]
     pub tune: Option<Tune>,
-    /// Whether attention runs on the NPU: auto measures at the start, and puts that of decode or prefill there where it is
-    /// faster; require, or no value: on the NPU, whatever it costs; off: never, and probe runs nothing on it
+    /// Whether attention runs on the NPU: auto measures at the start, and puts that of decode or prefill there where it
+    /// is faster; require, or no value: on the NPU, whatever it costs; off: never, and probe runs nothing on it
     #[arg(help_heading = "Device", long, default_value = "auto", value_enum, num_args = 0..=1, default_missing_value = "require")]
     pub npu: NpuArg,
     /// How the NPU is reached
@@ -76,7 +78,7 @@ pub(super) fn weights_parser(among: impl Fn(WeightFormat) -> bool) -> impl Typed
 pub enum WeightsArg {
     /// A format that matrices are loaded in.
     Made(WeightFormat),
-    /// A mix of types that a file has, which only a plan without a file takes.
+    /// A mix of types as in a GGUF file. Only a plan of a model without a file accepts it.
     File(FileMix),
 }
 
@@ -114,11 +116,11 @@ const TUNE: [(&str, Tune, &str); 4] = [
     (
         "auto",
         Tune::Auto,
-        "For at most 3 s before the first token, on what gains most; the rest in idle moments of a server or a chat",
+        "For at most 3 s before the first token, on the choices that gain most; the rest in idle moments of a server or a chat",
     ),
     ("now", Tune::Now, "All of it before the first token"),
     ("idle", Tune::Idle, "Only in idle moments of a server or a chat"),
-    ("off", Tune::Off, "Never; what was measured before is used"),
+    ("off", Tune::Off, "Never; earlier measurements are used"),
 ];
 /// Values of `--kv`.
 const KV_TYPES: [(&str, KvType, &str); 2] = [("f16", KvType::F16, "IEEE half"), ("bf16", KvType::Bf16, "bfloat16")];

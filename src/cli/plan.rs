@@ -23,14 +23,15 @@ pub struct PlanArgs {
     /// The machine to plan for: this, 780m, 890m or 8060s; with GiB of carve-out as in 780m:4
     #[arg(help_heading = "Machine", long, default_value = THIS, value_name = "MACHINE")]
     machine: String,
-    /// GiB of RAM of a machine by name, its carve-out included: 32, 32GB and 32GiB are the same [default: 96 of a 780m, 64
-    /// of an 890m, 128 of an 8060s]
+    /// GiB of RAM of a machine by name, its carve-out included: 32, 32GB and 32GiB are the same [default: 96 of a 780m,
+    /// 64 of an 890m, 128 of an 8060s]
     #[arg(help_heading = "Machine", long, value_name = "N", value_parser = parse_ram)]
     ram: Option<u64>,
     /// Sequences at once
     #[arg(help_heading = "Sequences", long, default_value_t = 1, value_name = "N")]
     batch: usize,
-    /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
+    /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or as many as
+    /// fit]
     #[arg(help_heading = "Sequences", long, value_name = "N")]
     kv_tokens: Option<usize>,
     /// Plan a smaller model beside it that drafts, by name, by its config.json, as -m, or demo

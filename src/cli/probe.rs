@@ -18,20 +18,20 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
+/// Checks GPU, NPU, memory sharing and system, and measures the device's rates. With -m, --ctx or --weights,
 /// whether the model fits.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProbeArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Leave out what is measured
+    /// Leave out the measurements
     #[arg(long)]
     quick: bool,
     /// Wake GPUs up that are asleep (`--device vulkan` does too): otherwise neither they nor Vulkan are asked
     #[arg(long)]
     wake: bool,
-    /// Write all of it to a new file for whoever helps from elsewhere, with a plan of the model, the kernel's words on GPU and NPU,
-    /// and Kiln's files here; names of users and machines are taken out
+    /// Write all of it to a new file for a helper elsewhere, with a plan of the model, the kernel's words on
+    /// GPU and NPU, and Kiln's files here; names of users and machines are taken out
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

@@ -20,8 +20,8 @@ pub struct PullArgs {
     /// The model: ORG/NAME, ORG/NAME:QUANT for the GGUF file of a type, or ORG/NAME/FILE
     #[arg(value_name = "MODEL")]
     name: String,
-    /// Copy the model's files into this folder, with their sums, for a machine without a network; what the cache has already is
-    /// not asked for again
+    /// Copy the model's files into this folder, with their sums, for a machine without a network; files in the cache
+    /// are not downloaded again
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
 }

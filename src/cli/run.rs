@@ -25,7 +25,7 @@ use std::path::PathBuf;
 pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// The prompt; what -f or standard input holds follows it on a line of its own
+    /// The prompt; the text of -f or standard input follows it on a line of its own
     #[arg(help_heading = "Prompt", short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// A file with the prompt, instead of standard input; -: standard input, even a terminal

@@ -40,8 +40,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::SERVE)]
 pub struct ServeArgs {
-    /// A file of these options by their long names, in TOML; those of the command line come first. The files of the folder
-    /// FILE.d are read after it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it is there]
+    /// A file of these options by their long names, in TOML; those of the command line come first. The files of the
+    /// folder FILE.d are read after it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it
+    /// is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Load the model, answer once, and exit
@@ -49,8 +50,8 @@ pub struct ServeArgs {
     check: bool,
     #[command(flatten)]
     model: ModelArgs,
-    /// Address to listen at; may be given several times [default: 127.0.0.1:8080, unless --unix or a service manager says
-    /// otherwise]
+    /// Address to listen at; may be given several times [default: 127.0.0.1:8080, unless --unix or a service manager
+    /// says otherwise]
     #[arg(help_heading = "Listening", long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Vec<SocketAddr>,
     /// Unix socket to listen at; may be given several times
@@ -62,7 +63,8 @@ pub struct ServeArgs {
     /// Most replies made at once [default: up to 32, as many as fit]
     #[arg(help_heading = "Memory", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Tokens that the KV cache has room for, of all replies together [default: all of their contexts, or what fits]
+    /// Tokens that the KV cache has room for, of all replies together [default: all of their contexts, or as many as
+    /// fit]
     #[arg(help_heading = "Memory", long, value_name = "N")]
     kv_tokens: Option<usize>,
     /// Replies of one client that may wait for a place, and twice as many of all clients; more are answered 503
@@ -77,30 +79,32 @@ pub struct ServeArgs {
     /// A file with the system message of conversations that bring none
     #[arg(help_heading = "Replies without settings of their own", long, value_name = "FILE")]
     system_prompt: Option<PathBuf>,
-    /// Most memory in MiB of the KV cache for prefixes that no reply under way has [default: what the KV cache has left]
+    /// Most MiB of the KV cache for prefixes that no reply in progress uses [default: all that replies leave free]
     #[arg(help_heading = "Memory", long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..1 << 40))]
     prefix_cache: Option<u64>,
-    /// A file that keeps the system prompt's part of the KV cache, and that of the prefixes used most, for the next start
+    /// A file that keeps the system prompt's part of the KV cache, and that of the prefixes used most, for the next
+    /// start
     #[arg(help_heading = "Memory", long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
     #[command(flatten)]
     defaults: DefaultArgs,
-    /// A file of API keys, of which requests need one: on each line a key, or `NAME: KEY`; lines that begin with `#` are
-    /// comments. It is read anew when it changes
+    /// A file of API keys, of which requests need one: on each line a key, or `NAME: KEY`; lines that begin with `#`
+    /// are comments. It is read anew when it changes
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Another file of API keys for one of the places that are listened at, or `none`: an address, a Unix socket's path, or
-    /// the FileDescriptorName= of a service manager's; may be given several times
+    /// Another file of API keys for one of the places that are listened at, or `none`: an address, a Unix socket's
+    /// path, or the FileDescriptorName= of a service manager's; may be given several times
     #[arg(help_heading = "Access", long, value_name = "PLACE=FILE", value_parser = keys_at)]
     keys_at: Vec<KeysAt>,
     /// Let other machines ask without a key
     #[arg(help_heading = "Access", long)]
     allow_all: bool,
-    /// A name of this machine that requests may be meant for, beside localhost and its addresses; may be given several times
+    /// A name of this machine that requests may be meant for, beside localhost and its addresses; may be given several
+    /// times
     #[arg(help_heading = "Access", long, value_name = "NAME", value_parser = allowed::host)]
     host: Vec<String>,
-    /// A site whose pages may call the server from a browser, such as `https://example.org`, or `*` for every site; may be
-    /// given several times
+    /// A site whose pages may call the server from a browser, such as `https://example.org`, or `*` for every site; may
+    /// be given several times
     #[arg(help_heading = "Access", long, value_name = "ORIGIN", value_parser = allowed::origin)]
     cors_origin: Vec<String>,
     /// Longest time in milliseconds that prompts hold up other replies' next tokens
@@ -125,7 +129,7 @@ pub struct ServeArgs {
     page: PageArgs,
     #[command(flatten)]
     drafts: DraftArgs,
-    /// A file for a line of JSON on each request, without what was said; -: standard error
+    /// A file for a line of JSON on each request, without its texts; -: standard error
     #[arg(help_heading = "Log", long, value_name = "FILE", allow_hyphen_values = true)]
     access_log: Option<PathBuf>,
     /// Check the model's files against the sums of its bundle's manifest before each load
@@ -170,10 +174,10 @@ pub struct DefaultArgs {
     /// Subtract this from them for each time that the reply has them
     #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = number)]
     frequency_penalty: f32,
-    /// Most tokens of replies whose request does not say [default: until the model stops, or the context is full]
+    /// Most tokens of replies whose request sets no limit [default: until the model stops, or the context is full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
-    /// Let the model think before it answers, where a request does not say and the model can
+    /// Let the model think before it answers, if a request does not say and the model can
     #[arg(long)]
     think: bool,
 }
@@ -229,9 +233,9 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let orders = orders()?;
     server::serve(&setup, orders, Api::new, &mut |notice| {
         if let Notice::Listening(_) = notice {
-            tell(json, "starting", &args.introduction());
+            print_event(json, "starting", &args.introduction());
         }
-        say(&notice, json);
+        print_notice(&notice, json);
     })
 }
 
@@ -348,7 +352,7 @@ impl ServeArgs {
             Some(file) => reread_prompt(file).map_err(|e| read("the system prompt stays", e)).ok().flatten(),
             None => Some(String::new()),
         };
-        let defaults = now.defaults.read().map_err(|e| read("what replies are by default stays", e)).ok();
+        let defaults = now.defaults.read().map_err(|e| read("the defaults of replies stay", e)).ok();
         let page = now.page.settings().map_err(|e| read("the page stays", e)).ok();
         Ok(Reread { system, defaults, page })
     }
@@ -444,7 +448,7 @@ fn ready(started: &Started) -> String {
 }
 
 /// Prints a notice on standard error; with `json` as an object.
-fn say(notice: &Notice, json: bool) {
+fn print_notice(notice: &Notice, json: bool) {
     let (event, text) = match notice {
         Notice::Listening(at) => ("listening", format!("listening at {}; loading the model", at.join(", "))),
         Notice::Ready(started) => ("ready", ready(started)),
@@ -456,7 +460,7 @@ fn say(notice: &Notice, json: bool) {
             "not_reloaded",
             format!("the model was not loaded anew, and the old one answers on: {}", super::face::line(e)),
         ),
-        Notice::Unloaded => ("unloaded", "nobody has asked for a while: the model's memory is free".into()),
+        Notice::Unloaded => ("unloaded", "no request has come for a while: the model's memory is free".into()),
         Notice::LoadedAgain => ("loaded_again", "the model was loaded again and answers".into()),
         Notice::NotLoadedAgain(e) => (
             "not_loaded_again",
@@ -465,11 +469,11 @@ fn say(notice: &Notice, json: bool) {
         Notice::Draining => ("draining", "stopping; completing what is under way".into()),
         Notice::Stopped => ("stopped", "stopped".into()),
     };
-    tell(json, event, &text);
+    print_event(json, event, &text);
 }
 
 /// Prints a message on standard error; with `json` as an object.
-fn tell(json: bool, event: &str, text: &str) {
+fn print_event(json: bool, event: &str, text: &str) {
     match json {
         true => {
             let mut object = super::log_object("info", text);

@@ -36,7 +36,7 @@ pub fn run(args: &StatusArgs, json: bool) -> Result<()> {
         Error::failed(format!("no server answers at {at}: {e}"), remedy)
     })?;
     let health = health(&answer)
-        .ok_or_else(|| Error::failed(format!("what answers at {at} is no Kiln"), "name where `kiln serve` listens"))?;
+        .ok_or_else(|| Error::failed(format!("the server at {at} is no Kiln"), "name where `kiln serve` listens"))?;
     if let Some(why) = complaint(&health) {
         return Err(Error::failed(format!("the server at {at} is not ready: {why}"), "see its log"));
     }

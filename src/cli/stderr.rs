@@ -63,7 +63,7 @@ impl Unread {
     fn write(&mut self, bytes: &[u8]) {
         let mut stderr = io::stderr().lock();
         if self.dropped > 0 {
-            let lost = format!("{} lines were dropped here: nobody read standard error in time", self.dropped);
+            let lost = format!("{} lines were dropped here: standard error was not read in time", self.dropped);
             let lost = match self.says_objects {
                 true => format!("\n{}\n", super::log_object("warn", &lost)),
                 // The last line may have been cut.

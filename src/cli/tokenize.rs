@@ -11,8 +11,8 @@ use std::path::PathBuf;
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TokenizeArgs {
-    /// Model directory, GGUF file, id or demo, of which only the tokenizer is read [default: $KILN_MODEL, else demo, the
-    /// built-in model]
+    /// Model directory, GGUF file, id or demo, of which only the tokenizer is read [default: $KILN_MODEL, else demo,
+    /// the built-in model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Turn ids into {"text"}: separated by commas, or as this command prints them

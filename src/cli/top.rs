@@ -37,7 +37,8 @@ pub struct TopArgs {
     /// Write every sample to a new file too, one JSON object a line; without a terminal, do that alone until a signal
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
-    /// Show what --record or --json wrote, as fast as it was written; with --once the last sample, with --json all at once
+    /// Show a file of --record or --json, as fast as it was written; with --once the last sample, with --json all at
+    /// once
     #[arg(long, value_name = "FILE", conflicts_with = "interval")]
     replay: Option<PathBuf>,
 }
@@ -136,7 +137,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
         return Err(Error::input("standard output is no terminal", "use --once or --json"));
     }
     if is_live && std::io::stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
-        let remedy = "use --once or --json, or set TERM to what it is";
+        let remedy = "use --once or --json, or set TERM to its type";
         return Err(Error::input("a dumb terminal cannot be drawn on", remedy));
     }
     let mut source = SampleSource::open(args)?;

@@ -1,5 +1,5 @@
-//! Commands that write a model for minutes: `kiln forge`, a synthetic checkpoint at full size; `kiln quantize`, a native
-//! INT8 or INT4 model directory; `kiln bundle`, a model in a directory with a manifest.
+//! Commands that write a model for minutes: `kiln forge`, a synthetic checkpoint at full size; `kiln quantize`, a
+//! native INT8 or INT4 model directory; `kiln bundle`, a model in a directory with a manifest.
 
 use super::model::{chosen, weights_parser};
 use super::{print, print_json, progress, signals};
@@ -86,7 +86,7 @@ enum What {
         /// Directory to create
         #[arg(short, long, value_name = "DST")]
         output: PathBuf,
-        /// What servers call the model [default: its own name]
+        /// The model's name on servers [default: its own]
         #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
         name: Option<String>,
     },

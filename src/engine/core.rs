@@ -2,9 +2,9 @@
 
 use super::ModelWithDrafts;
 use super::chunk_pace::ChunkPace;
-use super::places::ParkedJob;
 use super::queue::EngineHandle;
 use super::request::{Client, EngineError, Event, Job, Outbox, Recipient, ReplyEnd, ReplyToken};
+use super::turns::ParkedJob;
 use crate::executor::{ExecutorExt, Measure};
 use crate::schedule::PassShape;
 use crate::sequence::draft::Drafts;
@@ -83,8 +83,8 @@ impl EngineMonitor for () {
 
 /// Settings of an engine's loop.
 pub struct CoreSettings {
-    /// The longest delay of other replies' next tokens by a prompt, unless a pass of a few rows takes longer. `None`: as
-    /// long as a whole chunk takes.
+    /// The longest delay of other replies' next tokens by a prompt, unless a pass of a few rows takes longer. `None`:
+    /// as long as a whole chunk takes.
     pub gap: Option<Duration>,
     /// The limit of the cache kept for later prompts, in bytes.
     pub kept: u64,
@@ -239,7 +239,7 @@ impl<'a> Core<'a> {
         self.admit();
         let has_work = !self.batch.is_empty();
         if has_work {
-            self.run_pass().inspect_err(|e| self.fail_all(e))?;
+            self.step_batch().inspect_err(|e| self.fail_all(e))?;
         }
         Ok(has_work)
     }
@@ -259,7 +259,7 @@ impl<'a> Core<'a> {
                 self.running[slot] =
                     Some(RunningJob { recipient, counts, began: now, turn: None, first_token: None, last_token: now })
             }
-            Err(e) => recipient.tell(Event::Failed(EngineError::Reply(e))),
+            Err(e) => recipient.send(Event::Failed(EngineError::Reply(e))),
         }
     }
 
@@ -287,7 +287,7 @@ impl<'a> Core<'a> {
     }
 
     /// Runs one pass and collects its events.
-    fn run_pass(&mut self) -> Result<()> {
+    fn step_batch(&mut self) -> Result<()> {
         let Core { monitor, running, batch, executor, outbox, pace, .. } = self;
         monitor.note(Figure::Progress(true));
         if let Some(pace) = pace {

@@ -1,5 +1,5 @@
-//! A draft model beside a model: checked against it, and loaded on its device. A drafter, which reads the model's own keys
-//! and values, becomes a part of the model's schedule.
+//! A draft model beside a model: checked against it, and loaded on its device. A drafter, which reads the model's own
+//! keys and values, becomes a part of the model's schedule.
 
 use super::{ModelFiles, NpuUse, Opened, Options, load_on, most_sequences};
 use crate::error::{Setting, text};

@@ -1,5 +1,9 @@
-//! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
-//! byte of it, and loads it into the executor on a device, the CPU executor or the reference executor.
+//! The engine: loads a model into an executor, and answers requests with it.
+//!
+//! [`load`] goes from a model's files and [`Options`] to a loaded executor: it builds the schedule, plans every byte of
+//! it, and loads it into the executor on a device, the CPU executor or the reference executor. `model_thread` is the
+//! life of a loaded model on its thread, `core` the loop over its requests, `queue` the way to it from other threads,
+//! and `open` an engine with a single model.
 
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod chunk_pace;
@@ -21,8 +25,6 @@ mod offloads;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub mod open;
 #[cfg(any(feature = "cli", feature = "serve"))]
-mod places;
-#[cfg(any(feature = "cli", feature = "serve"))]
 #[cfg_attr(not(feature = "serve"), allow(dead_code, unused_imports))]
 pub(crate) mod prefixes;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -31,6 +33,8 @@ pub(crate) mod prefixes;
 pub mod queue;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub mod request;
+#[cfg(any(feature = "cli", feature = "serve"))]
+mod turns;
 
 pub use crate::machine::nodes::DriverApi;
 pub use crate::replay::options::{ReplayOptions, Tune};

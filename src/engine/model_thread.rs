@@ -1,5 +1,5 @@
-//! The engine's thread of a model: loads it, makes its first token, and runs jobs until the queue ends. Frees the model's
-//! memory after a time without requests, and loads the model again for the next request.
+//! The engine's thread of a model: loads it, makes its first token, and runs jobs until the queue ends. Frees the
+//! model's memory after a time without requests, and loads the model again for the next request.
 
 use super::ModelWithDrafts;
 use super::core::{Core, CoreSettings, EngineMonitor, Figure};
@@ -118,7 +118,8 @@ impl<'a, O: ModelOwner + 'a> ModelThread<O> {
     }
 
     /// Waits for a request and loads the unloaded model again. Requests are parsed and queued without the weights. If
-    /// the load fails, waiting requests get the error, and the next one tries again. `None`: no more requests will come.
+    /// the load fails, waiting requests get the error, and the next one tries again. `None`: no more requests will
+    /// come.
     ///
     /// # Errors
     /// Interrupted: the load was cancelled.

@@ -36,8 +36,8 @@ pub(super) enum Attends {
 }
 
 impl Attends {
-    /// The choice for these options on this machine. Logs the reason if `auto` leaves an NPU unused without measuring. `is_cpu`:
-    /// the Vulkan device is the processor.
+    /// The choice for these options on this machine. Logs the reason if `auto` leaves an NPU unused without measuring.
+    /// `is_cpu`: the Vulkan device is the processor.
     ///
     /// # Errors
     /// Device: the NPU that is required is not there, or has no program for the model.

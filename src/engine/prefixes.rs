@@ -1,5 +1,5 @@
-//! Files of prefixes with their keys and values, so that they need not run again after a start: those that a server keeps
-//! between runs, and saved sessions, in the same format.
+//! Files of prefixes with their keys and values, so that they need not run again after a start: those that a server
+//! keeps between runs, and saved sessions, in the same format.
 
 mod format;
 mod session;

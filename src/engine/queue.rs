@@ -84,7 +84,7 @@ struct QueueState {
     /// The state of the reload.
     takeover: Takeover,
     /// Free slots of the current model. As many jobs are only passing through the queue.
-    places: usize,
+    free_slots: usize,
     /// Models whose engines have ended, with the error for their jobs.
     ended: Vec<(u64, EngineError)>,
     /// Smoothed seconds between the ends of two jobs while others wait; 0 before the first.
@@ -237,13 +237,13 @@ impl EngineHandle {
         let jobs = state.clear(model);
         debug_assert!(!state.waits_for(model), "work is left for a model that has ended");
         drop(state);
-        jobs.iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
+        jobs.iter().for_each(|job| job.recipient.send(Event::Failed(e.clone())));
     }
 
     /// Refuses the waiting requests for `model`, which may be loaded again later.
     pub(crate) fn turn_away(&self, model: u64, e: &EngineError) {
         let jobs = self.state().clear(model);
-        jobs.iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
+        jobs.iter().for_each(|job| job.recipient.send(Event::Failed(e.clone())));
     }
 
     /// Records that the engine has failed: all requests are refused from now on, and waiting ones are notified.
@@ -251,7 +251,7 @@ impl EngineHandle {
         // The first failure is the one that ended the engine.
         let e = EngineError::Failed(self.0.failure.get_or_init(|| e.clone()).clone());
         self.close(e.clone());
-        self.drain().iter().for_each(|job| job.recipient.tell(Event::Failed(e.clone())));
+        self.drain().iter().for_each(|job| job.recipient.send(Event::Failed(e.clone())));
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
@@ -310,15 +310,15 @@ impl EngineHandle {
     pub(crate) fn take(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<Job> {
         let mut state = self.state();
         let at = state.next(model, &count)?;
-        state.places = state.places.saturating_sub(1);
+        state.free_slots = state.free_slots.saturating_sub(1);
         state.waiting.remove(at)
     }
 
     /// Sets the number of free slots of `model`.
-    pub(crate) fn set_places(&self, model: u64, places: usize) {
+    pub(crate) fn set_free_slots(&self, model: u64, free_slots: usize) {
         let mut state = self.state();
         if state.current == model {
-            state.places = places;
+            state.free_slots = free_slots;
         }
     }
 
@@ -329,7 +329,7 @@ impl EngineHandle {
         let before = state.waiting.len();
         state.waiting.retain(|Job { recipient, .. }| {
             if recipient.is_late(now) {
-                recipient.tell(recipient.late());
+                recipient.send(recipient.late());
                 return false;
             }
             !recipient.is_abandoned()
@@ -376,7 +376,7 @@ impl EngineHandle {
     /// Makes `model` the current one.
     pub(crate) fn hand_to(&self, model: u64) {
         let mut state = self.state();
-        (state.current, state.places) = (model, 0);
+        (state.current, state.free_slots) = (model, 0);
         drop(state);
         self.0.changed.notify_all();
     }
@@ -470,10 +470,12 @@ impl QueueState {
         let Some(client) = jobs.first().map(|job| job.recipient.client) else { return Ok(()) };
         let mut waiting = HashMap::<Client, usize>::new();
         // The first jobs have a free slot and are only passing through.
-        self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.recipient.client).or_default() += 1);
+        for job in self.waiting.iter().skip(self.free_slots) {
+            *waiting.entry(job.recipient.client).or_default() += 1;
+        }
         let own = waiting.get(&client).copied().unwrap_or(0);
         let all: usize = waiting.values().map(|&count| count.min(most)).sum();
-        let wait = jobs.len().saturating_sub(self.places.saturating_sub(self.waiting.len()));
+        let wait = jobs.len().saturating_sub(self.free_slots.saturating_sub(self.waiting.len()));
         // A request larger than the queue may wait alone; it does not count for others' room.
         if wait == 0 || waiting.is_empty() || own + wait <= most.saturating_mul(2).saturating_sub(all) {
             return Ok(());
@@ -497,10 +499,10 @@ mod tests {
     #[test]
     fn an_errand_is_its_models_and_whoever_waits_for_it_is_told_of_its_end() {
         let queue = EngineHandle::new(EngineSettings { queue: 1, deadline: None, heartbeat: Duration::MAX });
-        let (say, said) = channel();
+        let (sender, receiver) = channel();
         let errand = |model| {
-            let say = say.clone();
-            queue.send(model, Box::new(move |_| say.send(model).unwrap()))
+            let sender = sender.clone();
+            queue.send(model, Box::new(move |_| sender.send(model).unwrap()))
         };
         errand(1).unwrap();
         errand(2).unwrap();
@@ -513,7 +515,7 @@ mod tests {
         queue.close(EngineError::Dropped);
         assert_eq!(errand(3).unwrap_err(), EngineError::Dropped);
         queue.drain();
-        drop(say);
-        assert!(said.recv().is_err(), "dropped, and not done");
+        drop(sender);
+        assert!(receiver.recv().is_err(), "dropped, and not done");
     }
 }

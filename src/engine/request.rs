@@ -264,7 +264,7 @@ pub(crate) struct Recipient {
 
 impl Recipient {
     /// Sends an event. A receiver that is gone is found later by [`Recipient::is_abandoned`].
-    pub fn tell(&self, event: Event) {
+    pub fn send(&self, event: Event) {
         let _ = self.events.send((self.choice, event));
     }
 

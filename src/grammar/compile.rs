@@ -125,7 +125,7 @@ impl Grammars {
                     cache.leave(&key);
                 }
                 return Err(Error::Interrupted {
-                    cause: "nobody waits for the grammar".into(),
+                    cause: "no request waits for the grammar".into(),
                     remedy: "ask again".into(),
                 });
             }

@@ -93,8 +93,8 @@ pub fn measure_read(bytes: usize, read: fn(&[u64]) -> f32) -> Result<f64> {
     Ok(read_rate(&[&data], read))
 }
 
-/// Bandwidth at which all cores together `read` `buffers`, in bytes per second. Best of three passes. The sum of what `read`
-/// returns is thrown away: it only keeps the words read.
+/// Bandwidth at which all cores together `read` `buffers`, in bytes per second. Best of three passes. The sum of what
+/// `read` returns is thrown away: it only keeps the words read.
 pub fn read_rate(buffers: &[&[u64]], read: fn(&[u64]) -> f32) -> f64 {
     // Small buffers are read beside each other.
     let fold = || buffers.par_iter().flat_map(|b| b.par_chunks(1 << 14)).map(read).sum::<f32>();

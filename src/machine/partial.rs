@@ -117,7 +117,7 @@ pub(crate) type Lock = Flock<File>;
 ///
 /// # Errors
 /// The system's; `WouldBlock` if another process has the lock.
-#[cfg(any(feature = "pull", feature = "serve"))]
+#[cfg(any(feature = "cli", feature = "pull", feature = "serve"))]
 pub(crate) fn lock_for(path: &Path, mode: u32) -> Result<Lock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");

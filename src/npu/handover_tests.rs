@@ -146,8 +146,8 @@ fn streams_of_both_halves_stay_from_layer_to_layer() {
     assert!(written[0] > 0 && written[1..] == [0, 0], "{written:?}");
 }
 
-/// Prints the CPU time for each kind of layer. Each page that rows see is copied once, and none if the offload reads the
-/// cache's blocks.
+/// Prints the CPU time for each kind of layer. Each page that rows see is copied once, and none if the offload reads
+/// the cache's blocks.
 #[test]
 fn a_hand_over_copies_each_page_that_rows_see_once() {
     let schedule = schedule();

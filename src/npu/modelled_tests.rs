@@ -1,5 +1,5 @@
-//! The offload's streams on the functional model of the array: passes of a whole model with this attention, compared with
-//! the reference executor. The model is only used in tests.
+//! The offload's streams on the functional model of the array: passes of a whole model with this attention, compared
+//! with the reference executor. The model is only used in tests.
 
 use super::context::{Backend, BufferPieces};
 use super::offload::{self, NpuSteps};
@@ -455,8 +455,8 @@ fn a_wrong_program_is_refused_before_it_is_timed() {
 /// Reads of the clock while the device is timed: before and after two runs of three passes.
 const DEVICE_LOOKS: u32 = 12;
 
-/// In passes of a Vulkan device, here lavapipe, whose keys and values the offload copies: chunks, rows of two sequences,
-/// mixed passes. The offload passes the proof beside the device, and is dropped when a command fails.
+/// In passes of a Vulkan device, here lavapipe, whose keys and values the offload copies: chunks, rows of two
+/// sequences, mixed passes. The offload passes the proof beside the device, and is dropped when a command fails.
 #[test]
 fn passes_of_a_vulkan_device_attend_on_the_model_of_the_array() {
     let checkpoint = checkpoint();

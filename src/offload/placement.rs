@@ -1,8 +1,8 @@
 //! Measures whether attention is faster on the device or on an offload. This happens once, when everything else is
 //! loaded and before the first sequence, at three depths each: for a single token, and for a prompt's chunk with the
 //! fewest rows that are divided into halves and with the most. A chunk's time grows linearly with its rows, so the
-//! faster one at both ends is faster between them. Passes of other kinds ([`PassGroup::Others`](crate::executor::offload::PassGroup)) are not predicted
-//! by these, and stay on the device.
+//! faster one at both ends is faster between them. Passes of other kinds
+//! ([`PassGroup::Others`](crate::executor::offload::PassGroup)) are not predicted by these, and stay on the device.
 //!
 //! Only the choice remains. The rows are of the first sequence, whose pages are released at the end. The cost is
 //! bounded by the number of runs: two short passes that prove the offload, and then, for each of nine passes with and
@@ -47,7 +47,8 @@ pub trait OffloadOwner: Measure {
     fn time_layers(&mut self, rows: &[Row], layers: usize, now: Now<'_>) -> Result<f64>;
 }
 
-/// Gives an executor's steps to an offload from `load` in the passes in which it is faster, measured by the clock `now`.
+/// Gives an executor's steps to an offload from `load` in the passes in which it is faster, measured by the clock
+/// `now`.
 ///
 /// # Errors
 /// Device: the device itself failed. Interrupted: the measurement was cancelled. A failure of the offload is no error.

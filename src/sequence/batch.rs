@@ -224,8 +224,8 @@ impl Batch {
         self.end(executor, slot, Ok(Finish::Interrupted))
     }
 
-    /// Runs one pass: plans it, submits it and, where no token needs the host, the pass after it; sends the tokens of the
-    /// pass before while the device works; waits, and chooses a token for each head row. [`Batch::take_ended`] then
+    /// Runs one pass: plans it, submits it and, where no token needs the host, the pass after it; sends the tokens of
+    /// the pass before while the device works; waits, and chooses a token for each head row. [`Batch::take_ended`] then
     /// returns the sequences that have ended. Does nothing if the batch is empty.
     ///
     /// # Errors

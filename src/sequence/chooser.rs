@@ -156,8 +156,9 @@ impl Chooser {
         }
     }
 
-    /// Whether each choice is the token that the pass returns as the row's next ([`RowResult::next`](crate::executor::RowResult::next)): the likeliest of
-    /// all, or of the requested tokens. A guide may still replace it.
+    /// Whether each choice is the token that the pass returns as the row's next
+    /// ([`RowResult::next`](crate::executor::RowResult::next)): the likeliest of all, or of the requested tokens. A
+    /// guide may still replace it.
     pub fn takes_likeliest(&self) -> bool {
         match self {
             Chooser::Greedy => true,

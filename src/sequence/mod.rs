@@ -3,9 +3,9 @@
 //! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. A
 //! [`session`] tracks one sequence's tokens in the KV cache and its next rows. A [`batch`] runs passes over the rows of
 //! many sequences, and a [`chooser`] picks the next token of each from the logits. [`draft`] guesses tokens, which the
-//! next pass verifies. A [`guide`] may restrict the tokens of a reply, and [`likelihood`] reports how likely its choices
-//! were. [`reply`] turns the tokens into text. [`counts`] counts the tokens of all sequences, and [`meter`] measures the
-//! decode rate of a batch.
+//! next pass verifies. A [`guide`] may restrict the tokens of a reply, and [`likelihood`] reports how likely its
+//! choices were. [`reply`] turns the tokens into text. [`counts`] counts the tokens of all sequences, and [`meter`]
+//! measures the decode rate of a batch.
 //!
 //! Session, chooser and reply belong to one sequence each. None of them owns the executor: each call borrows it.
 

@@ -111,13 +111,13 @@ impl Engine {
         };
         let places = serving.as_ref().map(|serving| serving.places().to_vec()).unwrap_or_default();
         let cancel = Cancel::default();
-        let (say, ready) = channel();
+        let (ready, is_ready) = channel();
         let (of_thread, open, ends) = (service.clone(), places.clone(), cancel.clone());
         let run = move || {
             let (service, reporter) = (&of_thread, Cell::new(None));
-            let tell = |event| match event {
+            let send = |event| match event {
                 ServerEvent::Loaded(device) => reporter.set(report(service, &open, &files.name(), &device)),
-                ServerEvent::Ready(_) => drop(say.send(())),
+                ServerEvent::Ready(_) => drop(ready.send(())),
                 ServerEvent::Changed(_) => {
                     let e = Error::failed("an engine keeps the model that it was opened with", "open another engine");
                     service.engine.set_takeover(Takeover::Failed(e));
@@ -125,8 +125,8 @@ impl Engine {
                 _ => {}
             };
             let (files, load, prefix_file) = (&files, &load, prefix_file.as_ref());
-            let (cancel, tell, loaded) = (ends, &tell, LoadedState::default());
-            let model = ServedModel { id: MODEL, files, load, service, prefix_file, cancel, tell, loaded };
+            let (cancel, send, loaded) = (ends, &send, LoadedState::default());
+            let model = ServedModel { id: MODEL, files, load, service, prefix_file, cancel, send, loaded };
             let done = match model.run() {
                 Err(Error::Interrupted { .. }) if service.health.phase() == Phase::Draining => Ok(()),
                 done => done.inspect_err(|e| service.fail(e)),
@@ -136,13 +136,13 @@ impl Engine {
         };
         let thread = Some(start("engine", run)?);
         let mut engine = Engine { service, started: Started::default(), serving, cancel, thread };
-        let (mut stages, mut told) = (Stages::default(), Some(("loading", 0)));
+        let (mut stages, mut shown) = (Stages::default(), Some(("loading", 0)));
         let mut flow = on("loading", 0.0);
         loop {
             if flow.is_break() {
                 return Err(given_up());
             }
-            match ready.recv_timeout(SLICE) {
+            match is_ready.recv_timeout(SLICE) {
                 Ok(()) => break,
                 Err(RecvTimeoutError::Disconnected) => {
                     engine.end()?;
@@ -151,8 +151,8 @@ impl Engine {
                 Err(RecvTimeoutError::Timeout) => {
                     let (stage, share) = stages.now(&engine.service);
                     let now = Some((stage, (share * 1000.0) as u32));
-                    if now != told {
-                        (told, flow) = (now, on(stage, share));
+                    if now != shown {
+                        (shown, flow) = (now, on(stage, share));
                     }
                 }
             }
@@ -177,8 +177,8 @@ impl Engine {
         Ok(self.service.model()?)
     }
 
-    /// Answers a request to a path of the API, and passes the answer's body to `on` on this thread as it is made. Returns
-    /// the status. A break from `on` ends the request like a client that disconnects.
+    /// Answers a request to a path of the API, and passes the answer's body to `on` on this thread as it is made.
+    /// Returns the status. A break from `on` ends the request like a client that disconnects.
     ///
     /// # Errors
     /// Input: `path` is no path. Interrupted: `cancel` is set, or `on` returned a break. The error that ended a stream.
@@ -213,7 +213,7 @@ impl Engine {
 
     fn end(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        // Set first, so that clients that are told find this state.
+        // Set first, so that notified clients find this state.
         self.service.health.enter(Phase::Draining);
         if let Some(serving) = self.serving.take() {
             serving.stop(DRAIN);

@@ -29,11 +29,11 @@ impl Manager {
     }
 
     /// Sends assignments such as `READY=1`, one per line, if there is a manager.
-    pub fn tell(&self, state: &str) {
+    pub fn send(&self, state: &str) {
         if let Some((socket, address)) = &self.to
             && let Err(e) = socket.send_to_addr(state.as_bytes(), address)
         {
-            log::warn!("the service manager cannot be told {:?}: {e}", state.lines().next().unwrap_or_default());
+            log::warn!("the service manager did not get {:?}: {e}", state.lines().next().unwrap_or_default());
         }
     }
 }

@@ -110,13 +110,13 @@ impl Model {
 /// 400, or 500 if the server is at fault. The message is the error's.
 impl From<&Error> for ApiError {
     fn from(e: &Error) -> ApiError {
-        let told = match e {
+        let error = match e {
             Error::Input { .. } => ApiError::bad(e.to_string()),
             Error::Refused { .. } => ApiError::unavailable(e.to_string(), 1),
             Error::Failed { .. } | Error::Interrupted { .. } | Error::Device { .. } => {
                 ApiError::new(500, e.to_string()).code("internal_error")
             }
         };
-        told.caused_by(e)
+        error.caused_by(e)
     }
 }

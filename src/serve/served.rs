@@ -1,5 +1,5 @@
-//! A model of the server on its engine's thread: loads it with its text side, and publishes its states and figures in the
-//! server's metrics and health.
+//! A model of the server on its engine's thread: loads it with its text side, and publishes its states and figures in
+//! the server's metrics and health.
 
 use super::health::Phase;
 use super::http::Listen;
@@ -56,7 +56,7 @@ pub(super) struct ServedModel<'a> {
     /// Ends every load, and passes.
     pub cancel: Cancel,
     /// Receives events.
-    pub tell: &'a dyn Fn(ServerEvent),
+    pub send: &'a dyn Fn(ServerEvent),
     pub loaded: LoadedState,
 }
 
@@ -97,7 +97,8 @@ impl<'a> ServedModel<'a> {
         }
     }
 
-    /// Makes a model that was not loaded again the current one. Of the current one, publishes that it answers.
+    /// Makes the model the current one, unless it was loaded again. Publishes that it answers, if it is the current
+    /// one.
     fn publish_ready(&self, core: &Core<'_>, again: bool) {
         if let Some(model) = self.loaded.text.get().filter(|_| !again) {
             self.service.set_model(model.clone());
@@ -109,10 +110,10 @@ impl<'a> ServedModel<'a> {
             metrics.set_placements(executor.placements());
             health.enter(Phase::Ready);
         });
-        (self.tell)(if again { ServerEvent::Notice(Notice::LoadedAgain) } else { ServerEvent::Ready(self.id) });
+        (self.send)(if again { ServerEvent::Notice(Notice::LoadedAgain) } else { ServerEvent::Ready(self.id) });
     }
 
-    /// Of the current model, publishes that it is not in memory. Then tells `event`.
+    /// Publishes that the model is not in memory, if it is the current one. Then sends `event`.
     fn publish_unloaded(&self, phase: Phase, event: Option<ServerEvent>) {
         let Service { health, metrics, .. } = self.service;
         self.loaded.energy.take();
@@ -120,7 +121,7 @@ impl<'a> ServedModel<'a> {
             health.enter(phase);
             metrics.set_unloaded();
         });
-        event.into_iter().for_each(self.tell);
+        event.into_iter().for_each(self.send);
     }
 
     /// Publishes the offload for attention, which may change while the model answers and between loads.
@@ -195,7 +196,7 @@ impl ModelOwner for ServedModel<'_> {
             Some(model) if Identity::new(self.files, schedule, hardware)? != model.identity => return Ok(None),
             Some(model) => model,
             None => {
-                (self.tell)(ServerEvent::Loaded(loaded.executor.device().to_owned()));
+                (self.send)(ServerEvent::Loaded(loaded.executor.device().to_owned()));
                 let model = Arc::new(loaded.take_text(self.id, self.files)?);
                 self.loaded.text.get_or_init(|| model)
             }
@@ -245,8 +246,8 @@ pub fn check(setup: &Setup, cancel: Cancel) -> Result<(Arc<Model>, Duration)> {
     setup.listen.iter().try_for_each(|at| at.check(&setup.guard))?;
     Listen::check_keys(&setup.listen, &setup.guard)?;
     let service = &Service::new(setup.settings.clone());
-    let (Setup { files, load, .. }, tell, loaded) = (setup, &|_| (), LoadedState::default());
-    let model = ServedModel { id: 1, files, load, service, prefix_file: None, cancel, tell, loaded };
+    let (Setup { files, load, .. }, send, loaded) = (setup, &|_| (), LoadedState::default());
+    let model = ServedModel { id: 1, files, load, service, prefix_file: None, cancel, send, loaded };
     let thread = Rc::new(model).thread();
     let (core, _) = thread.start()?;
     thread.owner.publish_ready(&core, false);

@@ -142,7 +142,7 @@ const EXTENSION: Duration = Duration::from_secs(60);
 /// The longest tuning of a device for a model.
 const LONGEST_TUNING: Duration = Duration::from_secs(600);
 
-/// Serves until told to stop. `handler` creates the handler of requests; `say` is called with notices.
+/// Serves until told to stop. `handler` creates the handler of requests; `notify` is called with notices.
 ///
 /// # Errors
 /// Input: a place cannot be opened, or the model is damaged. Refused: it does not fit. Device: there is no device, it
@@ -151,24 +151,24 @@ pub fn serve<H: Handler + Send>(
     setup: &Setup,
     orders: Receiver<ServerOrder>,
     handler: impl FnOnce(Arc<Service>) -> H,
-    say: &mut dyn FnMut(Notice),
+    notify: &mut dyn FnMut(Notice),
 ) -> Result<()> {
     let server = Server::bind(&setup.listen, setup.limits.clone(), setup.guard.clone())?;
     let server = server.with_access_log(setup.access.clone());
     let service = Arc::new(Service::new(setup.settings.clone()));
     let handler = handler(service.clone());
-    let (tell, messages) = channel();
+    let (events, messages) = channel();
     let prefix_file = setup.settings.prefix_file.as_deref().map(PrefixFile::take).transpose()?.flatten();
     let prefix_file = prefix_file.as_ref();
-    let told = tell.clone();
+    let relayed = events.clone();
     // Outside of the scope below, because it ends only when the sender of orders is dropped, which may never happen.
-    let relay = move || orders.iter().map(ServerEvent::Order).try_for_each(|order| told.send(order));
+    let relay = move || orders.iter().map(ServerEvent::Order).try_for_each(|order| relayed.send(order));
     thread::Builder::new().name("orders".into()).spawn(relay).map_err(no_thread)?;
     let places = server.names();
-    say(Notice::Listening(places.clone()));
+    notify(Notice::Listening(places.clone()));
     let drainer = server.drainer();
     let done = thread::scope(|scope| {
-        let closed = tell.clone();
+        let closed = events.clone();
         let take_connections = move || {
             // State left by the panic ends with the thread.
             let ran = catch_unwind(AssertUnwindSafe(|| server.run(&handler)));
@@ -192,13 +192,13 @@ pub fn serve<H: Handler + Send>(
             seen: (0, Instant::now()),
         };
         let start = |watch: &mut Watching<'_>| {
-            let ((id, cancel), tell) = (watch.begin(), tell.clone());
-            let (service, failed) = (&service, tell.clone());
+            let ((id, cancel), service) = (watch.begin(), &service);
+            let (events, failed) = (events.clone(), events.clone());
             let work = move || {
                 let (Setup { files, load, .. }, loaded) = (setup, LoadedState::default());
-                let tell = &|event| drop(tell.send(event));
-                let model = ServedModel { id, files, load, service, prefix_file, cancel, tell, loaded };
-                tell(ServerEvent::Ended(id, model.run()));
+                let send = &|event| drop(events.send(event));
+                let model = ServedModel { id, files, load, service, prefix_file, cancel, send, loaded };
+                send(ServerEvent::Ended(id, model.run()));
             };
             if let Err(e) = thread::Builder::new().name("engine".into()).spawn_scoped(scope, work) {
                 let _ = failed.send(ServerEvent::Ended(id, Err(no_thread(e))));
@@ -207,14 +207,14 @@ pub fn serve<H: Handler + Send>(
         // The scope waits for all threads, so they must be ended even if this one panics.
         let watched = catch_unwind(AssertUnwindSafe(|| {
             start(&mut watch);
-            watch.run(&messages, &mut |watch| start(watch), say)
+            watch.run(&messages, &mut |watch| start(watch), notify)
         }));
         watch.end_all();
         watched.unwrap_or_else(|_| Err(panicked("thread that watches over the others")))
     });
     // Engines and connections have ended. Dropping the remaining jobs notifies their receivers.
     drop(service.engine.drain());
-    done.inspect(|()| say(Notice::Stopped))
+    done.inspect(|()| notify(Notice::Stopped))
 }
 
 /// The error for a thread that cannot be started.
@@ -270,26 +270,26 @@ impl Watching<'_> {
         &mut self,
         messages: &Receiver<ServerEvent>,
         start: &mut dyn FnMut(&mut Self),
-        say: &mut dyn FnMut(Notice),
+        notify: &mut dyn FnMut(Notice),
     ) -> Result<()> {
         let mut failure = Ok(());
         loop {
             match messages.recv_timeout(TICK) {
-                Ok(ServerEvent::Order(ServerOrder::Stop)) => self.stop(self.setup.drain, say),
+                Ok(ServerEvent::Order(ServerOrder::Stop)) => self.stop(self.setup.drain, notify),
                 Ok(ServerEvent::Order(ServerOrder::Reload))
                     if self.loading.is_none() && !self.drainer.is_draining() =>
                 {
-                    self.manager.tell(&reloading());
+                    self.manager.send(&reloading());
                     self.reread();
                     match self.service.health.phase() {
                         Phase::Unloaded => {
-                            log::info!("the model rests; its files are read anew when somebody asks");
-                            self.manager.tell("READY=1\nSTATUS=unloaded");
+                            log::info!("the model is unloaded; its files are read again for the next request");
+                            self.manager.send("READY=1\nSTATUS=unloaded");
                         }
                         _ if self.has_same_files() => {
                             log::info!("the model's files are those that it was loaded from");
-                            self.manager.tell("READY=1\nSTATUS=answering");
-                            say(Notice::Reread);
+                            self.manager.send("READY=1\nSTATUS=answering");
+                            notify(Notice::Reread);
                         }
                         _ => {
                             log::info!("loading the model anew");
@@ -305,14 +305,14 @@ impl Watching<'_> {
                     let report = || report(self.service, &self.places, &self.setup.files.name(), &device);
                     self.reporter = self.reporter.take().or_else(report);
                 }
-                Ok(ServerEvent::Ready(id)) => self.note_ready(id, say),
+                Ok(ServerEvent::Ready(id)) => self.note_ready(id, notify),
                 Ok(ServerEvent::Notice(notice)) => {
-                    self.manager.tell(if notice == Notice::LoadedAgain {
+                    self.manager.send(if notice == Notice::LoadedAgain {
                         "STATUS=answering"
                     } else {
                         "STATUS=unloaded"
                     });
-                    say(notice);
+                    notify(notice);
                 }
                 // The loading model already has the new files.
                 Ok(ServerEvent::Changed(_)) if self.loading.is_some() => {}
@@ -335,15 +335,15 @@ impl Watching<'_> {
                         Ok(()) => {}
                         Err(Error::Interrupted { .. }) if self.drainer.is_draining() => {}
                         Err(e) if was_loading && self.answering.is_some() => {
-                            self.manager.tell("READY=1");
-                            say(Notice::NotReloaded(e));
+                            self.manager.send("READY=1");
+                            notify(Notice::NotReloaded(e));
                         }
                         // A replaced model fails alone; its clients have been notified.
                         Err(e) if !was_loading && self.answering != Some(id) => log::error!("{e}"),
                         Err(e) => {
                             self.service.fail(&e);
                             failure = failure.and(Err(e));
-                            self.stop(LAST_WORDS, say);
+                            self.stop(LAST_WORDS, notify);
                         }
                     }
                     // After the health was set, because notified clients may check it.
@@ -409,25 +409,25 @@ impl Watching<'_> {
         self.service.engine.close(EngineError::Stopping);
     }
 
-    fn note_ready(&mut self, id: u64, say: &mut dyn FnMut(Notice)) {
+    fn note_ready(&mut self, id: u64, notify: &mut dyn FnMut(Notice)) {
         self.loading.take_if(|loading| *loading == id);
         self.service.engine.set_takeover(Takeover::None);
         let is_first = self.answering.replace(id).is_none();
         // If the files have changed during the load, the stamps are dropped, so that the next reload loads them.
         self.stamps[1] = self.stamps[0].take().filter(|before| (self.setup.stamps)().as_ref() == Some(before));
-        self.manager.tell("READY=1\nSTATUS=answering");
-        say(match is_first {
+        self.manager.send("READY=1\nSTATUS=answering");
+        notify(match is_first {
             true => Notice::Ready(self.service.started(self.places.clone())),
             false => Notice::Reloaded,
         });
     }
 
-    fn stop(&mut self, grace: Duration, say: &mut dyn FnMut(Notice)) {
+    fn stop(&mut self, grace: Duration, notify: &mut dyn FnMut(Notice)) {
         // Set first, so that notified clients find this state.
         self.service.health.enter(Phase::Draining);
         if !self.drainer.is_draining() {
-            say(Notice::Draining);
-            self.manager.tell("STOPPING=1\nSTATUS=completing what is under way");
+            notify(Notice::Draining);
+            self.manager.send("STOPPING=1\nSTATUS=completing what is under way");
         }
         // The flag would also end passes after the load, so it is set only during one.
         self.cancels.iter().filter(|(of, _)| self.loading == Some(*of)).for_each(|(_, cancel)| cancel.set());
@@ -447,14 +447,14 @@ impl Watching<'_> {
         }
         let is_fresh = |patience| self.seen.1.elapsed() < patience;
         if self.loading.is_some() && self.answering.is_none() && is_fresh(LONGEST_TUNING) {
-            self.manager.tell(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS=loading the model", EXTENSION.as_micros()));
+            self.manager.send(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS=loading the model", EXTENSION.as_micros()));
         }
         let Some(watchdog) = self.manager.watchdog else { return };
         let health = &self.service.health;
         let is_well = health.stalled() < watchdog || self.answering.is_none();
         if is_well && self.fed.elapsed() >= watchdog / 4 {
             self.fed = Instant::now();
-            self.manager.tell("WATCHDOG=1");
+            self.manager.send("WATCHDOG=1");
         }
     }
 }

@@ -280,7 +280,7 @@ impl Service {
 /// The status, the code and the message of an engine's error. 400, or 500 if the server is at fault.
 impl From<EngineError> for ApiError {
     fn from(e: EngineError) -> ApiError {
-        let told = match &e {
+        let error = match &e {
             EngineError::Prompt(cause) => return ApiError::from(cause).code("context_length_exceeded"),
             EngineError::Reply(cause) => return ApiError::from(cause),
             EngineError::Full { retry, .. } => ApiError::unavailable(e.to_string(), *retry).code("queue_full"),
@@ -291,7 +291,7 @@ impl From<EngineError> for ApiError {
             EngineError::Failed(_) => ApiError::new(500, e.to_string()).code("engine_failed"),
             EngineError::Dropped => ApiError::internal(),
         };
-        told.caused_by(&e.into())
+        error.caused_by(&e.into())
     }
 }
 

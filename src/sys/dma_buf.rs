@@ -81,7 +81,8 @@ impl DmaBuf {
     /// Wraps the first `size` bytes of `memfd` through `udmabuf`, an open [`UDMABUF`].
     ///
     /// # Errors
-    /// EINVAL: not page-aligned, not sealed against shrinking, or larger than udmabuf's `size_limit_mb` (64 by default).
+    /// EINVAL: not page-aligned, not sealed against shrinking, or larger than udmabuf's `size_limit_mb` (64 by
+    /// default).
     pub fn from_memfd(udmabuf: BorrowedFd<'_>, memfd: BorrowedFd<'_>, size: u64) -> DriverResult<DmaBuf> {
         let create =
             b::udmabuf_create { memfd: memfd.as_raw_fd() as u32, flags: b::UDMABUF_FLAGS_CLOEXEC, offset: 0, size };

@@ -108,7 +108,8 @@ pub fn flush(bytes: &[u8]) {
 pub fn flush_each<'b>(slices: impl IntoIterator<Item = &'b [u8]>) {
     // The driver exists for x86-64 only: on other architectures there is no NPU.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes: an empty slice has none.
+    // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes: an empty slice has
+    // none.
     unsafe {
         use std::arch::x86_64::{_mm_clflush, _mm_mfence};
         const LINE: usize = 64;
@@ -201,7 +202,8 @@ impl HardwareContext {
         })
     }
 
-    /// Loads `program`, a [`BufferKind::Device`] buffer that holds a partition image, as the context's one compute unit.
+    /// Loads `program`, a [`BufferKind::Device`] buffer that holds a partition image, as the context's one compute
+    /// unit.
     ///
     /// # Errors
     /// EINVAL: the driver rejects it.

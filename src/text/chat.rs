@@ -114,7 +114,8 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// The template of a model directory: `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, else
-    /// the family's own. A blank template counts as missing. If the config has several named templates, `default` is used.
+    /// the family's own. A blank template counts as missing. If the config has several named templates, `default` is
+    /// used.
     ///
     /// # Errors
     /// [`Error::Input`] when one of these files exists but cannot be read or understood.

@@ -26,7 +26,7 @@ pub(super) struct Recent {
 struct EncodedText {
     text: String,
     found: Encoded,
-    /// Which set of added tokens was used: true without the special ones.
+    /// Whether it was encoded without the special ones of the added tokens.
     verbatim: bool,
 }
 

@@ -1,9 +1,9 @@
 //! The tokenizer of a GGUF file's vocabulary.
 //!
-//! Gemma 4's files list the merges. Gemma 3's have SentencePiece's scores instead: it merges the two neighbours whose joined text is the token with the highest score. [`super::bpe`] needs
-//! a list of pairs, so the pairs of each token are listed by descending score. Ties are broken as in Gemma 3's
-//! tokenizer.json, which was made in this way too: the longer left part first, then the longer right part, then the
-//! smaller ids. The list comes out the same.
+//! Gemma 4's files list the merges. Gemma 3's have SentencePiece's scores instead: it merges the two neighbours whose
+//! joined text is the token with the highest score. [`super::bpe`] needs a list of pairs, so the pairs of each token
+//! are listed by descending score. Ties are broken as in Gemma 3's tokenizer.json, which was made in this way too: the
+//! longer left part first, then the longer right part, then the smaller ids. The list comes out the same.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -49,8 +49,8 @@ struct ScoredToken<'t> {
 /// Builds the tokenizer of a vocabulary, and lists the added tokens, which are cut out of a text before merges.
 ///
 /// # Errors
-/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, a merge is not of tokens, or tokens are longer or have
-/// more merges than any Gemma's.
+/// [`Error::Input`]: a token is listed twice, `<unk>` is missing, a merge is not of tokens, or tokens are longer or
+/// have more merges than any Gemma's.
 pub(super) fn assemble(given: &GgufVocabulary) -> Result<(Bpe, Vec<AddedToken>)> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
     let GgufVocabulary { tokens, merges } = given;

@@ -121,7 +121,7 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("lines were dropped here: nobody read standard error in time"), "{rest}");
+    assert!(rest.contains("lines were dropped here: standard error was not read in time"), "{rest}");
 }
 
 /// The status of a request that brings `key`.

@@ -161,7 +161,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<FileOption>> {
         let wrong = || {
             let what =
                 format!("{place}: {name} is {}, and has to be {}", described(values), kind.described(is_list(arg)));
-            Error::input(what, "`kiln serve --help` says what it takes")
+            Error::input(what, "`kiln serve --help` describes it")
         };
         let values = match values {
             DeValue::Array(all) if is_list(arg) => {

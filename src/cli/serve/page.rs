@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The largest file of a language, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What the chat page shows.
+/// The contents of the chat page.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PageArgs {
     /// The page's heading; may be given for each language [default: Kiln]
@@ -18,7 +18,8 @@ pub struct PageArgs {
     /// The words before the first question; may be given for each language, as in "de=Guten Tag"
     #[arg(help_heading = "Page", long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
     page_welcome: Vec<String>,
-    /// A question that a tap asks; may be given several times. A language that has questions of its own shows those alone
+    /// A question that a tap asks; may be given several times. A language that has questions of its own shows those
+    /// alone
     #[arg(help_heading = "Page", long, value_name = "[TAG=]TEXT", value_parser = NonEmptyStringValueParser::new())]
     page_question: Vec<String>,
     /// The colour of the page's buttons and marks, such as #005f87. Letters on it and in it have to be readable
@@ -27,8 +28,9 @@ pub struct PageArgs {
     /// The same for screens that are set to a dark ground [default: a lighter shade of the other one]
     #[arg(help_heading = "Page", long, value_name = "#RRGGBB", requires = "page_accent")]
     page_accent_dark: Option<String>,
-    /// A language of the page: en, de, es, fr, or a file with the texts of another one; may be given several times. Of several
-    /// a browser gets the one that it is set to, else the first, and a visitor may choose [default: en, de, es, fr]
+    /// A language of the page: en, de, es, fr, or a file with the texts of another one; may be given several times. Of
+    /// several a browser gets the one that it is set to, else the first, and a visitor may choose [default: en, de, es,
+    /// fr]
     #[arg(help_heading = "Page", long, value_name = "LANGUAGE|FILE", value_parser = NonEmptyStringValueParser::new())]
     page_language: Vec<String>,
     /// A picture in the place of the page's heading, which is then its alternative text: SVG, PNG or WebP, up to 1 MiB

@@ -232,7 +232,7 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     if let Some(n) = checks.got("resets", Verdict::Warn, amdgpu::losses(opened)) {
         let resets = if n == 0 { "no reset".into() } else { format!("{n} resets") };
         let evidence = format!("{resets} lost VRAM since the driver was loaded");
-        checks.judge("resets", n > 0, evidence, "see `dmesg` for what hung");
+        checks.judge("resets", n > 0, evidence, "see `dmesg` for the program that hung");
     }
 }
 

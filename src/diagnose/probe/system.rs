@@ -65,7 +65,7 @@ fn check_memory(checks: &mut Checks, files: &Files) {
         (Some(0), _) => checks.ok("swap", "none: a model that does not fit is refused, not swapped"),
         (Some(total), Some(free)) => {
             let used = total.saturating_sub(free);
-            let remedy = "end what else uses memory: what is swapped out makes the first tokens slow";
+            let remedy = "end other programs that use memory: swapped-out pages make the first tokens slow";
             checks.judge("swap", used > total / 2, format!("{} used of {}", bytes(used), bytes(total)), remedy);
         }
         _ => checks.skip("swap", "unknown"),

@@ -136,8 +136,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Starts reporting under the device's own name, because an offload may leave while the report stays. Returns `None`,
-    /// and logs it, if no directory is usable; the report is optional.
+    /// Starts reporting under the device's own name, because an offload may leave while the report stays. Returns
+    /// `None`, and logs it, if no directory is usable; the report is optional.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
         Reporter::start_with(command, model, device, |_| {})
     }

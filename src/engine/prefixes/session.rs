@@ -1,5 +1,5 @@
-//! Sessions: tokens that are brought into the cache, saved to a file with their keys and values, and loaded. The engine's
-//! thread only copies them in memory, so a slow disk delays only the caller.
+//! Sessions: tokens that are brought into the cache, saved to a file with their keys and values, and loaded. The
+//! engine's thread only copies them in memory, so a slow disk delays only the caller.
 
 use super::format::{Contents, Fault, Identity, PrefixTable, ReadAt, SESSION, check_kind};
 use crate::engine::core::Core;
@@ -41,8 +41,8 @@ impl EngineHandle {
     /// written.
     ///
     /// # Errors
-    /// As [`EngineHandle::sync`]. Input: another kind of file is at `path`. Refused: other sequences leave no room in the
-    /// cache. Failed: the file cannot be written.
+    /// As [`EngineHandle::sync`]. Input: another kind of file is at `path`. Refused: other sequences leave no room in
+    /// the cache. Failed: the file cannot be written.
     pub(crate) fn save(
         &self,
         side: ModelSide<'_>,
@@ -64,8 +64,8 @@ impl EngineHandle {
         Err(EngineError::Reply(Error::refused(cause, "save it once they have ended")))
     }
 
-    /// Loads a file of [`EngineHandle::save`] into the cache of `model`, and returns its tokens. The continuation is the
-    /// same as after the original tokens.
+    /// Loads a file of [`EngineHandle::save`] into the cache of `model`, and returns its tokens. The continuation is
+    /// the same as after the original tokens.
     ///
     /// # Errors
     /// Input: the file is not a session of this model on this device. Refused: all slots are in use. Failed: the engine

@@ -1,4 +1,5 @@
-//! Formats and patterns of schema libraries (Zod, pydantic, OpenAPI generators), translated to patterns that llguidance compiles.
+//! Formats and patterns of schema libraries (Zod, pydantic, OpenAPI generators), translated to patterns that llguidance
+//! compiles.
 
 /// Formats that do not restrict the characters of a text, such as hints for input fields.
 const NOTES: [&str; 5] = ["binary", "directory-path", "file-path", "password", "path"];
@@ -83,8 +84,8 @@ pub(super) fn without_look_around(pattern: &str) -> Option<String> {
     known.map(|(_, plain)| (*plain).to_owned()).or_else(|| decimal(pattern))
 }
 
-/// pydantic's pattern for a decimal number. Its look-around excludes texts without a digit, and counts the digits on both sides of
-/// the point.
+/// pydantic's pattern for a decimal number. Its look-around excludes texts without a digit, and counts the digits on
+/// both sides of the point.
 fn decimal(pattern: &str) -> Option<String> {
     let rest = pattern.strip_prefix(DECIMAL)?;
     let counts: Vec<usize> = rest.split(',').skip(1).filter_map(|part| part.split('}').next()?.parse().ok()).collect();

@@ -1,4 +1,5 @@
-//! `propertyNames`, which schemas of dictionaries have: names are any texts, texts of a pattern, or the values of an enumeration.
+//! `propertyNames`, which schemas of dictionaries have: names are any texts, texts of a pattern, or the values of an
+//! enumeration.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,8 @@ enum PropertyNames {
 }
 
 impl SchemaLowering<'_> {
-    /// Lowers `propertyNames` to `properties` or `patternProperties`. `additionalProperties` is the schema of each property.
+    /// Lowers `propertyNames` to `properties` or `patternProperties`. `additionalProperties` is the schema of each
+    /// property.
     pub(super) fn hold_names(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>, at: &str) {
         let Some(schema) = fields.get("propertyNames").filter(|schema| !schema.is_null()) else { return };
         let why = match self.names_of(schema, &format!("{at}/propertyNames")) {

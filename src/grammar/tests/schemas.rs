@@ -249,7 +249,8 @@ fn what_advice_asks_for_beyond_the_grammar_is_left_out_and_said() {
     assert!(plain.unwrap().ignored().is_empty());
 }
 
-/// Schemas as Zod, pydantic and generators of OpenAPI write them: each is held in full, with documents of it and others.
+/// Schemas as Zod, pydantic and generators of OpenAPI write them: each is held in full, with documents of it and
+/// others.
 #[test]
 fn schemas_of_libraries_are_held() {
     const ADDRESS: &str =

@@ -112,7 +112,7 @@ impl Sibling {
         }
         let (sum, size) = self.lfs.map_or((None, None), |lfs| (lfs.sha256, lfs.size));
         let etag = sum.or(self.blob_id).filter(|etag| is_hex(etag, 64) || is_hex(etag, 40));
-        let etag = etag.ok_or_else(|| format!("it does not say what the bytes of {path} are known by"))?;
+        let etag = etag.ok_or_else(|| format!("it names no checksum of {path}"))?;
         let bytes = size.or(self.size).ok_or_else(|| format!("it does not say how long {path} is"))?;
         Ok(RepoFile { path: self.rfilename, bytes, etag })
     }

@@ -228,7 +228,7 @@ fn refusal(client: &HubClient, repo: &Repo, trouble: Trouble, what: &str, remedy
         ),
         (403, true) => (
             format!("{what}: the token may not read it ({status}){said}"),
-            format!("check what the token may do at {tokens}"),
+            format!("check the token's rights at {tokens}"),
         ),
         (404, _) => (format!("{what}: there is none ({status})"), format!("check the name at {page}")),
         _ => (format!("{what}: the hub answers with {status}{said}"), format!("look at {page}")),

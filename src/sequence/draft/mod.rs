@@ -7,8 +7,8 @@
 //! logits, and with the same random numbers, as without drafts.
 //!
 //! [`repeats`] drafts the continuation of an earlier occurrence of the last tokens, [`model`] the likeliest tokens of a
-//! smaller model, [`attached`] those of a drafter that reads the model's keys and values. [`gain`] decides how many tokens
-//! pay.
+//! smaller model, [`attached`] those of a drafter that reads the model's keys and values. [`gain`] decides how many
+//! tokens pay.
 
 pub mod attached;
 pub mod gain;

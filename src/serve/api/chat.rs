@@ -146,8 +146,8 @@ pub(in crate::serve) fn empty_reply(model: Option<&str>) -> Value {
 }
 
 impl ChatWording {
-    /// Makes the reply of `events`, and passes its text to `say` as it comes. Returns the object without the text, and the
-    /// error that interrupted the reply.
+    /// Makes the reply of `events`, and passes its text to `say` as it comes. Returns the object without the text, and
+    /// the error that interrupted the reply.
     pub fn reply(
         mut self,
         events: Replies,
@@ -243,7 +243,7 @@ mod tests {
         let made = |events: Vec<Event>| {
             let replies = service.engine.ask(model.target(), Request::new(vec![2, 3])).unwrap();
             let job = service.engine.take(model.id, |_| 0).unwrap();
-            events.into_iter().for_each(|event| job.recipient.tell(event));
+            events.into_iter().for_each(|event| job.recipient.send(event));
             let mut heard = String::new();
             let (mut reply, ended) = chat().reply(replies, &mut |text| {
                 heard.push_str(&text);

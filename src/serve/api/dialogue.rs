@@ -153,7 +153,8 @@ impl Dialogue {
                 self.note_unread(content.unread);
             }
             "user" => {
-                // Each later request has the unreadable part again, so that it must not be refused once the user goes on.
+                // Each later request has the unreadable part again, so that it must not be refused once the user goes
+                // on.
                 if content.unread.is_none() && !content.text.is_empty() {
                     self.unread = None;
                 }
@@ -329,8 +330,8 @@ fn role(speaker: Speaker) -> &'static str {
     }
 }
 
-/// The error for a prompt. For one that is too long it has OpenAI's code and wording, which gateways and agents look for to
-/// shorten the conversation or to use another model.
+/// The error for a prompt. For one that is too long it has OpenAI's code and wording, which gateways and agents look
+/// for to shorten the conversation or to use another model.
 pub(super) fn refusal(e: &crate::Error, model: &Model, param: &str) -> ApiError {
     let mut e = ApiError::from(e).param(param);
     let context = model.context;

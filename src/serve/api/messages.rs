@@ -162,8 +162,8 @@ pub(super) fn content(fields: &Fields<'_>, name: &str) -> Result<Option<Content>
     Ok(parts(fields, name)?.map(|parts| join(parts, None)))
 }
 
-/// Reads the result of a tool. Programs pass on any value: a text, parts, nothing, or a number or an object, which stands in
-/// the prompt as JSON.
+/// Reads the result of a tool. Programs pass on any value: a text, parts, nothing, or a number or an object, which
+/// stands in the prompt as JSON.
 pub(super) fn result(fields: &Fields<'_>, name: &str) -> Content {
     let part = |value: &Value, at: String| match Fields::of(value, at).and_then(|part| Part::read(&part)) {
         Ok(part) => part,
@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(messages(given), pairs(&[("system", "S"), ("user", "a")]), "no blank lines");
     }
 
-    /// All kinds of parts that are not text, in all roles: a note in an earlier turn and before text of the user, a refusal
-    /// with the path in the newest.
+    /// All kinds of parts that are not text, in all roles: a note in an earlier turn and before text of the user, a
+    /// refusal with the path in the newest.
     #[test]
     fn what_is_no_text_is_a_note_in_an_earlier_turn_and_refused_in_the_newest() {
         for (kind, name) in UNREAD {

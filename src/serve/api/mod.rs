@@ -139,8 +139,8 @@ impl Handler for Api {
     }
 }
 
-/// 404 with a remedy: the alternative for a path of the published interfaces, or the path that the client probably meant. A base URL
-/// with `/v1` missing or doubled is the usual cause.
+/// 404 with a remedy: the alternative for a path of the published interfaces, or the path that the client probably
+/// meant. A base URL with `/v1` missing or doubled is the usual cause.
 fn nothing_at(path: &str) -> ApiError {
     let absent = table::absent(path).map(str::to_owned);
     let routes = || ROUTES.iter().map(|(_, route, _)| *route).filter(|route| route.len() > 1 && !route.ends_with("{}"));

@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 impl Api {
-    /// Answers a request for `target`, a path with its query, and passes the answer's status and body to `pass` as it is
-    /// made. Returns the status.
+    /// Answers a request for `target`, a path with its query, and passes the answer's status and body to `pass` as it
+    /// is made. Returns the status.
     ///
     /// # Errors
     /// As `pass`. Interrupted: `cancel` is set. The error that ended a stream.

@@ -365,8 +365,8 @@ impl Wording for Response {
         LAST_WORDS
     }
 
-    /// Codex ends a stream without events after 5 minutes, and comments are no events. `response.in_progress` may be repeated
-    /// until the first output.
+    /// Codex ends a stream without events after 5 minutes, and comments are no events. `response.in_progress` may be
+    /// repeated until the first output.
     fn idle(&mut self) -> String {
         if self.open.is_some() || !self.output.is_empty() {
             return ":\n\n".into();

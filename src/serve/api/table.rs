@@ -2,8 +2,8 @@
 //!
 //! A field is done, advice, harmless or refused. A done field is read by its path's reader. Advice is read too, and a
 //! model that cannot follow it answers without. A harmless field is accepted without effect, and the log names it at
-//! debug. A refused one would change the answer, and its refusal has the remedy. Fields that promise a form of the answer
-//! are never harmless. Fields unknown to all interfaces are harmless.
+//! debug. A refused one would change the answer, and its refusal has the remedy. Fields that promise a form of the
+//! answer are never harmless. Fields unknown to all interfaces are harmless.
 //!
 //! Each body is checked by the rows of its path ([`FieldTable::check`]), and the tests send a request for each row.
 

@@ -17,8 +17,8 @@ pub(super) fn apart<T: Send, R: Send>(
     work: impl FnOnce(&mut dyn FnMut(T) -> Result<()>) -> Result<R> + Send,
 ) -> Result<R> {
     thread::scope(|scope| {
-        let ((give, given), (say, said)) = (channel(), channel());
-        let mut pass = move |piece| match give.send(piece).ok().and_then(|()| said.recv().ok()) {
+        let ((give, given), (go_on, answer)) = (channel(), channel());
+        let mut pass = move |piece| match give.send(piece).ok().and_then(|()| answer.recv().ok()) {
             Some(ControlFlow::Continue(())) => Ok(()),
             Some(ControlFlow::Break(())) | None => Err(Error::Interrupted {
                 cause: "the caller took no more of the answer".into(),
@@ -31,7 +31,7 @@ pub(super) fn apart<T: Send, R: Send>(
             .map_err(|e| Error::failed(format!("a thread for the call cannot be started: {e}"), threads::REMEDY))?;
         for piece in given {
             // The work waits for this, so it cannot be gone.
-            let _ = say.send(on(piece));
+            let _ = go_on.send(on(piece));
         }
         thread.join().unwrap_or_else(|_| Err(Error::failed("the thread of the call panicked", "report this")))
     })

@@ -7,16 +7,16 @@ use crate::machine::files::Files;
 
 pub use crate::diagnose::forecast::ForecastOptions;
 
-/// Checks of this machine: the object that `kiln probe --json` prints. `measures`: a GPU is measured too, which takes seconds,
-/// and wakes one that is suspended.
+/// Checks of this machine: the object that `kiln probe --json` prints. `measures`: a GPU is measured too, which takes
+/// seconds, and wakes one that is suspended.
 pub fn probe_json(measures: bool) -> String {
     let files = Files::system();
     let report = probe::run(&ProbeOptions::of_machine(&files, measures), &|_| ());
     report.to_json(&|words| words.to_string()).to_string()
 }
 
-/// Whether a model fits a machine, and where each byte goes: the object that `kiln plan --json` prints. `fits` says whether it
-/// does.
+/// Whether a model fits a machine, and where each byte goes: the object that `kiln plan --json` prints. `fits` says
+/// whether it does.
 ///
 /// # Errors
 /// Input: the model is wrong, or the machine is unknown. Device: this machine has no such device.

@@ -33,8 +33,9 @@ impl CompletionRequest {
 }
 
 impl EngineSession {
-    /// Asks `text` as the next message of the session's conversation, with the engine's defaults. Returns the answer, also
-    /// an interrupted one, and the error that interrupted it. A complete answer belongs to the conversation from then on.
+    /// Asks `text` as the next message of the session's conversation, with the engine's defaults. Returns the answer,
+    /// also an interrupted one, and the error that interrupted it. A complete answer belongs to the conversation from
+    /// then on.
     ///
     /// # Errors
     /// As [`EngineSession::generate`].

@@ -233,8 +233,8 @@ fn decode(text: &str) -> Result<String, ApiError> {
     }
 }
 
-/// Removes empty segments from a path. A base URL that ends with a slash gives a double slash, and some clients end each path with
-/// one.
+/// Removes empty segments from a path. A base URL that ends with a slash gives a double slash, and some clients end
+/// each path with one.
 fn without_empty_segments(path: String) -> String {
     match path.len() > 1 && (path.contains("//") || path.ends_with('/')) {
         true => format!("/{}", path.split('/').filter(|segment| !segment.is_empty()).collect::<Vec<_>>().join("/")),

@@ -167,7 +167,7 @@ fn check(name: &str, value: &Value, model: &Value) -> std::result::Result<(), (S
             }
             let (found, wanted) = (placeholders(text), placeholders(model));
             if let Some(lost) = wanted.difference(&found).next() {
-                return Err((format!("lacks {{{lost}}}"), "put it where the page is to put in what it stands for"));
+                return Err((format!("lacks {{{lost}}}"), "put it where the page has to insert its value"));
             }
             if let Some(strange) = found.difference(&wanted).next() {
                 return Err((format!("has {{{strange}}}, which nothing stands for"), "leave it out"));

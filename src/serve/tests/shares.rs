@@ -42,16 +42,16 @@ fn what_can_begin_at_once_takes_no_place_in_the_queue() {
     let (service, model) = without_engine(ServerSettings { queue: 1, ..ServerSettings::default() }, true);
     let submit =
         |n| service.submit(&model, &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false), Instant::now());
-    service.engine.set_places(1, 2);
+    service.engine.set_free_slots(1, 2);
     let asked: Vec<Replies> = (0..3).map(|_| submit(1).unwrap()).collect();
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
     let job = || service.engine.take(1, |_| 0).unwrap();
     let _running = [job(), job()];
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"), "the places are taken, and one waits");
-    service.engine.set_places(1, 1);
+    service.engine.set_free_slots(1, 1);
     assert!(submit(1).is_ok(), "one has ended");
     // A replaced model cannot change the number of slots.
-    service.engine.set_places(7, 100);
+    service.engine.set_free_slots(7, 100);
     assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
     drop(asked);
 }

@@ -208,7 +208,7 @@ fn a_model_that_takes_over_as_the_old_one_is_unloaded_counts_as_loaded() {
     let open = |id| {
         let (cancel, loaded) = (Cancel::default(), LoadedState::default());
         let (files, load, service) = (&files, &load, &service);
-        let model = ServedModel { id, files, load, service, prefix_file: None, cancel, tell: &|_| (), loaded };
+        let model = ServedModel { id, files, load, service, prefix_file: None, cancel, send: &|_| (), loaded };
         let thread = Rc::new(model).thread();
         let (core, _) = thread.start().unwrap();
         (thread.owner, core)

@@ -11,7 +11,8 @@
 //! - Filters and methods that can make much of little check their operands first (filters.rs, methods.rs, json.rs).
 //! - A namespace holds plain data, so that it cannot hold itself.
 //!
-//! The depth of expressions is limited before they are parsed, and products of constants are not computed before a run (source.rs).
+//! The depth of expressions is limited before they are parsed, and products of constants are not computed before a run
+//! (source.rs).
 //!
 //! MiniJinja's stable interface has no hook at operators, so this uses the unstable one, and Cargo.toml pins the
 //! version. A child process with limits could contain any template, but a library has no executable to start.

@@ -78,7 +78,8 @@ fn images_of_earlier_turns_are_notes_and_those_of_the_newest_are_refused_in_each
     }
 }
 
-/// A program sends the calls and results of its tools again with every request, so that a refusal would end the conversation.
+/// A program sends the calls and results of its tools again with every request, so that a refusal would end the
+/// conversation.
 #[test]
 fn whatever_a_tool_was_given_and_returned_is_read_in_each_dialect() {
     let user = |content: Value| json!({"role": "user", "content": content});

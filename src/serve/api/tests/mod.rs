@@ -80,7 +80,7 @@ fn start(
         let load = loader(files.clone(), None, options, false);
         let (files, load, service, cancel) = (&files, &load, &*service, Cancel::default());
         let loaded = LoadedState::default();
-        let model = ServedModel { id: 1, files, load, service, prefix_file: None, cancel, tell: &|_| (), loaded };
+        let model = ServedModel { id: 1, files, load, service, prefix_file: None, cancel, send: &|_| (), loaded };
         let thread = Rc::new(model).thread();
         let mut core = thread.load().unwrap().unwrap();
         thread.owner.note(Figure::Ready { core: &core, again: false });

@@ -54,7 +54,7 @@ impl Core<'_> {
                 }
             }
         }
-        self.engine.set_places(self.model, self.batch.room());
+        self.engine.set_free_slots(self.model, self.batch.room());
         self.monitor.note(Figure::Waiting(self.engine.len() + self.parked.len()));
     }
 
@@ -103,7 +103,7 @@ impl Core<'_> {
         let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {
             Ok(slot) => self.running[slot] = Some(RunningJob { turn: None, ..running }),
-            Err(e) => running.recipient.tell(Event::Failed(EngineError::Reply(e))),
+            Err(e) => running.recipient.send(Event::Failed(EngineError::Reply(e))),
         }
     }
 }
