@@ -9,6 +9,7 @@
 // with 1, for rows that are each of a sequence of their own, the row's own key; with n > 1, for up to n rows at consecutive
 // positions of one sequence, those of the rows before it too. With NORM_V each of these values passes an RMS norm over its head,
 // without weights, as in head_prepare.comp.
+// With AHEAD it prepares queries alone, for the position behind the row's: a drafter's, whose row makes no key.
 // A workgroup takes GROUP query heads of one KV head, for one part of the row's keys; the grid's z counts the parts. Of n
 // subgroups each takes every n-th tile of keys, by an online softmax. The workgroup that finishes a row's heads last adds up
 // the parts.
@@ -31,6 +32,7 @@ layout(constant_id = 4) const uint FORM = 0;
 layout(constant_id = 5) const uint SUBGROUP = 32;  // invocations of a subgroup
 layout(constant_id = 6) const uint BEHIND = 0;     // 1: rows begin behind the chunk
 layout(constant_id = 7) const uint NORM_V = 0;     // 1: values of the pass are normed
+layout(constant_id = 9) const uint AHEAD = 0;      // 1: queries are prepared, for the position behind the row's
 
 layout(push_constant) uniform Push {
     Words state;
@@ -137,6 +139,7 @@ const float LOG2_E = 1.44269504;
 // GROUP queries, then keys of the pass; of each the first elements of all octets, then the second and so on, so that
 // neighbouring invocations read neighbouring words.
 const uint VECTORS = GROUP + (FUSED > 1 ? FUSED : 1);
+const bool PREPARES = FUSED + AHEAD != 0;
 shared float query[VECTORS * WIDTH];
 uint place(uint slot, uint e) { return slot * WIDTH + e % 8 * (WIDTH / 8) + e / 8; }
 
@@ -461,14 +464,14 @@ void put(uint r, uint i, vec4 v) {
 }
 
 // The position of vector j in shared memory: a query of the row at p, or one of `owns` keys up to the row's own.
-uint position_of(uint j, uint p, uint owns) { return FUSED <= 1 || j < GROUP ? p : p + 1 - owns + (j - GROUP); }
+uint position_of(uint j, uint p, uint owns) { return FUSED <= 1 || j < GROUP ? p + AHEAD : p + 1 - owns + (j - GROUP); }
 
 void attend_row() {
     uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
     if (BEHIND != 0) r += state.at[STATE_CHUNK];
     if (r >= live_rows(state, STATE_ROWS)) return;
     // What does not hang on the step before is asked for ahead of it.
-    bool prepares = FUSED == 1 && gl_SubgroupID <= GROUP;
+    bool prepares = FUSED <= 1 && gl_SubgroupID < GROUP * (FUSED + AHEAD) + FUSED;
     if (prepares) prepare_for(gl_SubgroupID < GROUP ? wq : wk);
     uint h0 = gl_WorkGroupID.x * GROUP, kv_head = h0 / (heads / kv_heads);
     uint p = state.at[position + r], slot = state.at[sequence + r];
@@ -500,14 +503,14 @@ void attend_row() {
     uint base = split * part + gl_SubgroupID * TILE;
     if (base < end) find(base);
     uint64_t own_at = FUSED != 0 ? key_at(p) : 0;
-    if (FUSED != 0 && base < end) {
+    if (PREPARES && base < end) {
         load_keys();
         load_values();
         find(base + BLOCK);
     }
     if (prepares) turn_to(position_of(gl_SubgroupID, p, owns));
     relay_wait(state, turn, before);
-    if (FUSED == 0 && base < end) {
+    if (!PREPARES && base < end) {
         load_keys();
         load_values();
         find(base + BLOCK);
@@ -518,7 +521,7 @@ void attend_row() {
     if (has_own) load_own_value(r, kv_head);
 
     // Queries into shared memory, scaled so that weights are powers of two.
-    if (FUSED != 0) {
+    if (PREPARES) {
         for (uint j = gl_SubgroupID; j < GROUP + owns; j += SUBGROUPS) {
             bool is_key = j >= GROUP;
             if (j != gl_SubgroupID) {

@@ -237,7 +237,8 @@ fn of_drafters(targets: &[Target]) -> HashSet<Kernel> {
         let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
         let layout = GpuLayout::new(&schedule);
         for (rows, order) in [(1, RowOrder::Consecutive), (8, RowOrder::Apart)] {
-            for (target, tokens) in targets.iter().flat_map(|t| [(t, TokenSource::Host), (t, TokenSource::Drafted)]) {
+            for (target, tokens) in targets.iter().flat_map(|t| [(t, TokenSource::Host), (t, TokenSource::Drafted(0))])
+            {
                 let kind = PassKind { rows, head_rows: rows, order, tokens };
                 let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target, kind };
                 kernels.extend(lowering.segment(Segment::Draft).into_iter().map(|d| d.kernel));

@@ -78,6 +78,14 @@ impl AttendOperands {
     }
 }
 
+/// The preparation of heads that attention does itself.
+#[derive(Clone, Copy)]
+pub(super) struct Prepare {
+    pub(super) q: Heads,
+    /// The keys of the pass and their entries; `None` for a drafter, which has queries alone.
+    pub(super) entries: Option<(Heads, KvEntries)>,
+}
+
 /// The division of attend.comp's work.
 struct Division {
     /// Query heads of a workgroup.
@@ -149,15 +157,9 @@ impl Lowering<'_> {
 }
 
 impl PieceLowering<'_> {
-    /// `at`: index of the attend step. With `prepare` (Q, K, V), the kernel also applies norm and RoPE and writes the
-    /// KV cache; the kind of pass must allow it ([`PieceLowering::fuses_attention`]).
-    pub(super) fn attend(
-        &self,
-        at: usize,
-        a: AttendOperands,
-        prepare: Option<(Heads, Heads, KvEntries)>,
-        taken: usize,
-    ) -> LoweredKernel {
+    /// `at`: index of the attend step. With `prepare`, the kernel also applies norm and RoPE, and writes the KV cache; the
+    /// kind of pass must allow it ([`PieceLowering::fuses_attention`]).
+    pub(super) fn attend(&self, at: usize, a: AttendOperands, prepare: Option<Prepare>, taken: usize) -> LoweredKernel {
         let (layout, packed) = self.attended(at, &a);
         if let (Some(p), None, Some((units, tile))) = (packed, prepare, self.attend_tile(&a, layout)) {
             return self.attend_matrix(&a, tile, units, p);
@@ -178,7 +180,7 @@ impl PieceLowering<'_> {
         &self,
         at: usize,
         a: AttendOperands,
-        prepare: Option<(Heads, Heads, KvEntries)>,
+        prepare: Option<Prepare>,
         taken: usize,
         behind: bool,
     ) -> LoweredKernel {
@@ -190,22 +192,23 @@ impl PieceLowering<'_> {
             false => self.kind.rows,
         };
         let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
+        let (q, entries) = (prepare.map(|p| p.q), prepare.and_then(|p| p.entries));
         let constants = AttendConstants {
             dim: a.kv.head_dim as u32,
             group: group as u32,
-            fused: if prepare.is_some() { self.fused_keys(&a) as u32 } else { 0 },
+            fused: if entries.is_some() { self.fused_keys(&a) as u32 } else { 0 },
             form: layout as u32,
             subgroup: self.target.subgroup,
             behind: u32::from(behind),
-            norm_v: u32::from(prepare.is_some_and(|p| p.2.v_eps.is_some())),
+            norm_v: u32::from(entries.is_some_and(|(_, entries)| entries.v_eps.is_some())),
+            ahead: u32::from(q.is_some_and(|q| q.is_ahead)),
         };
-        let q = prepare.map(|p| p.0);
-        let k = prepare.map(|p| p.1);
+        let k = entries.map(|(k, _)| k);
         let push = AttendPush {
             state: self.addresses.state,
             q: self.slot(a.q),
             k: k.map_or(0, |k| self.slot(k.x)),
-            v: prepare.map_or(0, |p| self.slot(p.2.v)),
+            v: entries.map_or(0, |(_, entries)| self.slot(entries.v)),
             wq: q.map_or(0, |q| self.vector(q.weight)),
             wk: k.map_or(0, |k| self.vector(k.weight)),
             frequencies: q.map_or(0, |q| self.vector(q.inv_freq)),

@@ -3,7 +3,7 @@
 use super::arithmetic::modules;
 use crate::model::LayerKind;
 use crate::schedule::layout::ALIGN;
-use crate::schedule::step::{AccessRange, Op, Rows, Slot};
+use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Extent, Schedule};
 
 /// Relay counters in the arena.
@@ -89,9 +89,7 @@ impl GpuLayout {
         let mut packed: Vec<(Slot, PackedSlot)> = Vec::new();
         for step in &schedule.steps {
             let Op::Linear { x, .. } = step.op else { continue };
-            // A slot that several steps write in parts is read as it is.
-            let is_whole = schedule.steps.iter().any(|s| s.op.writes().iter().any(|w| w.covers(AccessRange::slot(x))));
-            if is_whole && !packed.iter().any(|(slot, _)| *slot == x) {
+            if !packed.iter().any(|(slot, _)| *slot == x) {
                 packed.push((x, place_packed(&mut tail, schedule, x, step.rows)));
             }
         }

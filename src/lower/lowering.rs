@@ -42,8 +42,8 @@ pub enum TokenSource {
     Host,
     /// Each row's token is its row's next token from the pass before, one position further.
     Next,
-    /// Each row's token is its next token from the draft's step before, at the same position.
-    Drafted,
+    /// Each row's token is that of this step of the draft, at the same position.
+    Drafted(usize),
 }
 
 /// The relation of the rows of a pass to each other.

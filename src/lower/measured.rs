@@ -11,6 +11,9 @@ use super::target::{AttendBy, DotTile, Product, TILE_ROWS, Target, Tile};
 /// The least inputs or outputs of a product with a separate tile.
 const LONG_ROW: usize = 16384;
 const MANY_OUTPUTS: usize = 32768;
+/// Most inputs and outputs of a product of one row with a separate tile.
+const SHORT_ROW: usize = 1024;
+const FEW_OUTPUTS: usize = 2048;
 /// Most rows that attend row by row, and most rows whose keys are divided among workgroups.
 const ATTEND_APART: usize = 16;
 const ATTEND_SHARED: usize = 128;
@@ -36,6 +39,11 @@ impl Target {
             (Arithmetic::IntegerDot, false, 1) if is_grouped && p.inputs < LONG_ROW => dot(2, 4, 16, 1),
             (Arithmetic::IntegerDot, true, 0..=2) => dot(2, 24, 4, 2),
             (Arithmetic::IntegerDot, true, _) => dot(2, 4, 8, 1),
+            // A drafter's products: as many workgroups as there are processors, and a head whose rows are two loads long.
+            (Arithmetic::IntegerDot, false, 1) if p.outputs < FEW_OUTPUTS => dot(1, 12, 4, 1),
+            (Arithmetic::IntegerDot, false, 1) if p.inputs <= SHORT_ROW && p.outputs >= MANY_OUTPUTS => {
+                dot(4, 12, 4, 4)
+            }
             (Arithmetic::IntegerDot, false, 0..=2) => dot(4, 12, 4, 1),
             (Arithmetic::IntegerDot, false, _) => dot(4, 4, 4, 1),
         }

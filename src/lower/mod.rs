@@ -34,7 +34,7 @@ pub mod units;
 pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
 
 use arithmetic::{ActivationLayout, Arithmetic};
-use attend::AttendOperands;
+use attend::{AttendOperands, Prepare};
 use dispatch::{Dispatch, Edge};
 use heads::{Heads, KvEntries};
 use lowering::{LoweredKernel, is_halves};
@@ -110,6 +110,12 @@ impl PieceLowering<'_> {
             if self.kind.count(steps[0].rows) == 1 {
                 kernel.constants.set_single_row();
             }
+            if let Some(LoweredKernel { kernel, push, groups, .. }) = self.pack_parts(at) {
+                settled = at;
+                let edge = Edge::Kernels;
+                out.push(Dispatch { steps: at..at, edge, ..Dispatch::new(kernel, push, groups) });
+                is_packing = true;
+            }
             // Products on matrix units share one region of partial sums.
             let takes_scratch = matches!(product, Some((Arithmetic::Matrix(_), _)));
             let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
@@ -156,6 +162,11 @@ impl PieceLowering<'_> {
             {
                 Some(self.linear(at, weight, x, gated, rows, true))
             }
+            (Op::HeadNormRope { .. }, op) if let Some(attend) = AttendOperands::of(op) => {
+                let q = Heads::of(&steps[0].op).filter(|q| q.is_ahead && q.x == attend.q)?;
+                let fuses = self.fuses_attention(at + 1, &attend);
+                fuses.then(|| self.attend(at + 1, attend, Some(Prepare { q, entries: None }), 2))
+            }
             (Op::HeadNormRope { .. }, Op::HeadNormRope { .. }) if same_rows(3) => {
                 let same = steps.iter().take_while(|step| step.rows == rows).count();
                 self.fuse_heads(at, &steps[..same])
@@ -195,7 +206,8 @@ impl PieceLowering<'_> {
             && (attend.q, attend.kv, attend.heads) == (q.x, kv, q.heads)
             && self.fuses_attention(at + write + 1, &attend)
         {
-            return Some(self.attend(at + write + 1, attend, Some((q, k, entries)), write + 2));
+            let prepare = Prepare { q, entries: Some((k, entries)) };
+            return Some(self.attend(at + write + 1, attend, Some(prepare), write + 2));
         }
         Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some(entries), write + 1))
     }

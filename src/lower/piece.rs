@@ -97,14 +97,29 @@ impl<'a> PieceLowering<'a> {
                 && !known.contains(&x)
             {
                 known.push(x);
-                let is_written = |s: &Step| s.op.writes().iter().any(|write| write.covers(AccessRange::slot(x)));
-                if !self.schedule.steps[self.steps.start..at].iter().any(is_written) {
-                    let layout = modules(weight.format).inputs(self.arithmetic(at, weight, x, rows));
-                    packs.extend(self.layout.packed(x).and_then(|packed| self.pack_slot(x, rows, layout, packed, 1)));
+                if !self.schedule.steps[self.steps.start..at].iter().any(|step| writes(step, x)) && !self.is_in_parts(x)
+                {
+                    packs.extend(self.pack_input(at, weight, x, rows));
                 }
             }
         }
         packs
+    }
+
+    /// Packs the input of the linear step at `at` if several steps have written it in parts.
+    pub(super) fn pack_parts(&self, at: usize) -> Option<LoweredKernel> {
+        let Step { ref op, rows, .. } = self.schedule.steps[at];
+        let Op::Linear { weight, x, .. } = *op else { return None };
+        self.is_in_parts(x).then(|| self.pack_input(at, weight, x, rows))?
+    }
+
+    fn is_in_parts(&self, x: Slot) -> bool {
+        !self.schedule.steps.iter().any(|step| writes(step, x))
+    }
+
+    fn pack_input(&self, at: usize, weight: Matrix, x: Slot, rows: Rows) -> Option<LoweredKernel> {
+        let layout = modules(weight.format).inputs(self.arithmetic(at, weight, x, rows));
+        self.pack_slot(x, rows, layout, self.layout.packed(x)?, 1)
     }
 
     /// Whether the step at `at` is a gated GELU that matrix units compute after its products, just before it in the
@@ -141,6 +156,11 @@ impl<'a> PieceLowering<'a> {
         let is_blocks = self.written(gelu, slot, self.schedule.steps[at].rows).0 == ActivationLayout::F16Block;
         self.gate_and_up(gelu).filter(|_| is_blocks).map(|(_, x)| x)
     }
+}
+
+/// Whether a step writes all of a slot.
+fn writes(step: &Step, slot: Slot) -> bool {
+    step.op.writes().iter().any(|write| write.covers(AccessRange::slot(slot)))
 }
 
 /// The matrix of a linear step that reads `slot`.

@@ -50,7 +50,10 @@ impl Lowering<'_> {
             x_out: self.slot(out),
             token: word(state.token()),
             position: word(state.position()),
-            next: word(state.next()),
+            next: word(match self.kind.tokens {
+                TokenSource::Drafted(step) => state.drafted(step),
+                TokenSource::Host | TokenSource::Next => state.next(),
+            }),
             cols: word(WeightFormat::padded(table.cols)),
             out_stride: word(out.stride),
             count: word(out.width),
@@ -59,7 +62,7 @@ impl Lowering<'_> {
         let chosen = match self.kind.tokens {
             TokenSource::Host => 0,
             TokenSource::Next => 1,
-            TokenSource::Drafted => 2,
+            TokenSource::Drafted(_) => 2,
         };
         let kernel =
             Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen }).of_weights(table.format);
@@ -85,13 +88,18 @@ impl Lowering<'_> {
         // One counter per row.
         let most = if self.count(rows) as u64 * 4 <= COUNTER_BYTES { ARGMAX_GROUPS } else { 1 };
         let groups = x.width.div_ceil(ARGMAX_SHARE).clamp(1, most) as u32;
+        let step = if let TokenSource::Drafted(before) = self.kind.tokens { before + 1 } else { 0 };
+        let (next, finite) = match rows {
+            Rows::Draft => (state.drafted(step), state.drafted_finite(step)),
+            _ => (state.next(), state.finite()),
+        };
         let push = ArgmaxPush {
             state: self.addresses.state,
             x: self.slot(x),
             scratch: self.addresses.arena + self.layout.scratch.argmax,
             which: Lowering::row_count_word(rows),
-            next: word(state.next()),
-            finite: word(state.finite()),
+            next: word(next),
+            finite: word(finite),
             width: word(x.width),
             stride: word(x.stride),
         };

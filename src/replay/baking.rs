@@ -4,7 +4,8 @@ use super::device_queue::DeviceQueue;
 use super::driver::{Driver, MemoryCopy};
 use super::list::Relay;
 use super::passes::{
-    BakedKind, ListPart, OffloadPiece, PassHalf, Passes, Piece, Stamped, TAILS, Tail, group, kinds, sizes, tuned,
+    BakedDraft, BakedKind, ListPart, OffloadPiece, PassHalf, Passes, Piece, Stamped, TAILS, Tail, group, kinds, sizes,
+    tuned,
 };
 use super::results::Results;
 use super::submit_pace::SubmitPace;
@@ -62,7 +63,7 @@ impl<'a, D: Driver> Baking<'a, D> {
             add(self.of_head(Segment::Choice, rows));
         }
         for rows in self.draft_rows() {
-            [true, false].into_iter().for_each(|is_first| add(self.draft_step(rows, is_first)));
+            [0, 1].into_iter().for_each(|step| add(self.draft_step(rows, step)));
         }
         kernels
     }
@@ -127,12 +128,14 @@ impl<'a, D: Driver> Baking<'a, D> {
             passes.fetches[i] = logits.map(|copy| self.queue.bake(&[], None, None, [copy])).transpose()?;
         }
         for rows in self.draft_rows() {
-            let [first, other] = [true, false].map(|is_first| self.draft_step(rows, is_first));
-            let lists = (0..DRAFT_STEPS).map(|step| {
-                let copy = self.results.draft_copy(self.arena, self.schedule, step);
-                self.queue.bake(&[if step == 0 { &first } else { &other }], self.relay, None, copy)
+            let steps: Vec<_> = (0..DRAFT_STEPS).map(|step| self.draft_step(rows, step)).collect();
+            let steps: Vec<&[Dispatch]> = steps.iter().map(Vec::as_slice).collect();
+            let lists = (1..=DRAFT_STEPS).map(|count| {
+                let copy = self.results.draft_copy(self.arena, self.schedule);
+                self.queue.bake(&steps[..count], self.relay, None, copy)
             });
-            passes.drafts.push((rows, lists.collect::<Result<_>>()?));
+            let lists = lists.collect::<Result<_>>()?;
+            passes.drafts.push(BakedDraft { rows, lists, step: Duration::ZERO });
         }
         Ok(passes)
     }
@@ -142,16 +145,16 @@ impl<'a, D: Driver> Baking<'a, D> {
         self.schedule.drafter.as_ref().map_or_else(Vec::new, |drafter| sizes(drafter.rows).collect())
     }
 
-    /// One step of the drafter for `rows` rows: the first of a draft, or another one, which begins with the token and the
-    /// state that the step before has left.
-    fn draft_step(&self, rows: usize, is_first: bool) -> Vec<Dispatch> {
+    /// A step of a draft of `rows` rows. All but the first begin with the token and the state that the step before has
+    /// left.
+    fn draft_step(&self, rows: usize, step: usize) -> Vec<Dispatch> {
         let order = if rows == 1 { RowOrder::Consecutive } else { RowOrder::Apart };
-        let tokens = if is_first { TokenSource::Host } else { TokenSource::Drafted };
+        let tokens = step.checked_sub(1).map_or(TokenSource::Host, TokenSource::Drafted);
         let Baking { schedule, layout, addresses, target, .. } = *self;
         let kind = PassKind { rows, head_rows: rows, order, tokens };
         let steps = schedule.steps_of(Segment::Draft);
         let lowering = Lowering { schedule, layout, addresses, target, kind };
-        lowering.lower(steps.start + usize::from(!is_first)..steps.end)
+        lowering.lower(steps.start + usize::from(step > 0)..steps.end)
     }
 
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind<D>> {

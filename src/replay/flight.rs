@@ -47,8 +47,8 @@ pub(super) enum SubmittedWork {
     Pass(usize),
     /// The head over other rows of the last pass.
     Head,
-    /// A draft.
-    Draft,
+    /// A draft, of so many tokens for each row.
+    Draft(u32),
 }
 
 /// The pass that was submitted before the results of the one before it were known.

@@ -3,9 +3,9 @@
 
 use crate::lower::layout::GpuLayout;
 use crate::plan::Needs;
+use crate::schedule::Schedule;
 use crate::schedule::kv::Pool;
 use crate::schedule::layout::ALIGN;
-use crate::schedule::{DRAFT_STEPS, Schedule};
 
 /// Bytes of the staging buffer for uploads, if the host cannot map the device's memory.
 pub(crate) const STAGING_BYTES: u64 = 64 << 20;
@@ -25,7 +25,7 @@ impl Needs {
             true => STAGING_BYTES.max(logits_bytes(schedule, all) + piece),
             false => piece,
         };
-        let states = SLOTS as u64 * state_bytes(schedule) + drafts_bytes(schedule);
+        let states = (SLOTS + usize::from(schedule.drafter.is_some())) as u64 * state_bytes(schedule);
         let staging = passing + states + found_bytes(schedule, all);
         Needs { arena: GpuLayout::new(schedule).bytes, staging }
     }
@@ -34,11 +34,6 @@ impl Needs {
 /// Bytes of a copy of the step state.
 pub(crate) fn state_bytes(schedule: &Schedule) -> u64 {
     (4 * schedule.arena.state.words() as u64).next_multiple_of(ALIGN)
-}
-
-/// Bytes of a copy of the step state after each step of a draft.
-pub(crate) fn drafts_bytes(schedule: &Schedule) -> u64 {
-    schedule.drafter.as_ref().map_or(0, |_| DRAFT_STEPS as u64 * state_bytes(schedule))
 }
 
 /// Bytes of the logits of `rows` head rows.

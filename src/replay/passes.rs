@@ -152,6 +152,16 @@ impl<D: Driver> BakedKind<D> {
     }
 }
 
+/// The lists of drafts.
+pub(super) struct BakedDraft<D: Driver> {
+    /// Most rows.
+    pub rows: usize,
+    /// A list for each number of steps, from one on.
+    pub lists: Vec<D::Baked>,
+    /// The time of each step of the last draft.
+    pub step: Duration,
+}
+
 /// All baked lists.
 pub(crate) struct Passes<D: Driver> {
     pub kinds: Vec<BakedKind<D>>,
@@ -163,8 +173,8 @@ pub(crate) struct Passes<D: Driver> {
     /// The lists that compute sample results, for one row and for `head_rows`, per slot of results: submitted after a
     /// head if a row has a sample request.
     pub(super) choices: Vec<[D::Baked; SLOTS]>,
-    /// By most rows of a draft, ascending: a list for each of the drafter's steps.
-    pub(super) drafts: Vec<(usize, Vec<D::Baked>)>,
+    /// Drafts, by ascending rows.
+    pub(super) drafts: Vec<BakedDraft<D>>,
 }
 
 impl<D: Driver> Default for Passes<D> {
@@ -216,10 +226,9 @@ impl<D: Driver> Passes<D> {
         self.choices[usize::from(head.count > 1)][slot]
     }
 
-    /// The lists of a draft for `rows` rows.
-    pub(crate) fn draft(&self, rows: usize) -> &[D::Baked] {
-        let fit = self.drafts.iter().find(|(most, _)| *most >= rows);
-        fit.map_or(&[], |(_, steps)| steps)
+    /// The drafts of `rows` rows.
+    pub(super) fn draft(&mut self, rows: usize) -> Option<&mut BakedDraft<D>> {
+        self.drafts.iter_mut().find(|draft| draft.rows >= rows)
     }
 
     /// The list that copies the logits of `rows` rows to the host. `None` if the host reads the arena.

@@ -6,7 +6,7 @@
 
 use crate::Result;
 use crate::replay::driver::{Driver, HostAccess, Memory, MemoryCopy, MemorySource};
-use crate::replay::needs::{SLOTS, drafts_bytes, found_bytes, logits_bytes, piece_bytes, state_bytes};
+use crate::replay::needs::{SLOTS, found_bytes, logits_bytes, piece_bytes, state_bytes};
 use crate::schedule::Schedule;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::layout::StateLayout;
@@ -16,10 +16,8 @@ pub(crate) struct Results<D: Driver> {
     state: StateLayout,
     /// Copies of the step state after a head, one buffer per slot.
     choices: [D::Memory; SLOTS],
-    /// Copies of the step state after each step of a draft, one after the other; `None` without a drafter.
-    drafts: Option<D::Memory>,
-    /// Words from one of these copies to the next.
-    draft_words: usize,
+    /// The copy of the step state after a draft; `None` without a drafter.
+    draft: Option<D::Memory>,
     /// Copies of rows of logits. `None` if the host reads the arena through its caches.
     logits: Option<D::Memory>,
     /// Copy of the sample results.
@@ -40,8 +38,7 @@ impl<D: Driver> Results<D> {
         Ok(Results {
             state: schedule.arena.state,
             choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],
-            drafts: schedule.drafter.as_ref().map(|_| buffer(drafts_bytes(schedule))).transpose()?,
-            draft_words: (state_bytes(schedule) / 4) as usize,
+            draft: schedule.drafter.as_ref().map(|_| buffer(state_bytes(schedule))).transpose()?,
             logits: apart.then(|| buffer(logits_bytes(schedule, schedule.extent.head_rows))).transpose()?,
             found: buffer(found_bytes(schedule, schedule.extent.head_rows))?,
             pages: buffer(piece_bytes(schedule))?,
@@ -64,25 +61,17 @@ impl<D: Driver> Results<D> {
         MemoryCopy::new(arena, &self.choices[slot], state_bytes(schedule))
     }
 
-    /// The copy of the step state after step `step` of a draft.
-    pub(crate) fn draft_copy<'a>(
-        &'a self,
-        arena: &'a D::Memory,
-        schedule: &Schedule,
-        step: usize,
-    ) -> Option<MemoryCopy<'a, D>> {
-        let bytes = state_bytes(schedule);
-        let to_offset = step as u64 * bytes;
-        Some(MemoryCopy { to_offset, ..MemoryCopy::new(arena, self.drafts.as_ref()?, bytes) })
+    /// The copy of the step state after a draft.
+    pub(crate) fn draft_copy<'a>(&'a self, arena: &'a D::Memory, schedule: &Schedule) -> Option<MemoryCopy<'a, D>> {
+        Some(MemoryCopy::new(arena, self.draft.as_ref()?, state_bytes(schedule)))
     }
 
     /// The token of a draft's step for a row, and whether its logit is finite.
     pub(crate) fn drafted(&self, step: usize, row: usize) -> (u32, bool) {
         // SAFETY: the executor waits for a draft before it reads it, and runs no other before.
-        let bytes = self.drafts.as_ref().and_then(|drafts| unsafe { drafts.bytes() });
+        let bytes = self.draft.as_ref().and_then(|draft| unsafe { draft.bytes() });
         let words: &[u32] = bytemuck::cast_slice(bytes.unwrap_or_default());
-        let words = &words[step * self.draft_words..];
-        (words[self.state.next() + row], words[self.state.finite() + row] != 0)
+        (words[self.state.drafted(step) + row], words[self.state.drafted_finite(step) + row] != 0)
     }
 
     /// The copy of `rows` rows of logits. `None` if the host reads the arena.

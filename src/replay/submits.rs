@@ -74,6 +74,8 @@ impl<D: Driver> Replay<D> {
             return Ok(false);
         }
         self.cancel.check()?;
+        let list = self.passes.draft(rows.len()).and_then(|draft| draft.lists.get(count - 1).copied());
+        let Some(list) = list else { return Ok(false) };
         let head = HeadRows { first: 0, count: rows.len() };
         self.new_head(Some(head));
         (self.flight.states, self.flight.draft_rows) = (Some(states), rows.len());
@@ -84,11 +86,10 @@ impl<D: Driver> Replay<D> {
         })?;
         self.pace.submits += 1;
         // SAFETY: as in `submit`.
-        unsafe { self.queue.submit(&self.passes.draft(rows.len())[..count], true) }
-            .inspect_err(|_| self.flight.forget())?;
+        unsafe { self.queue.submit(&[list], true) }.inspect_err(|_| self.flight.forget())?;
         let (is_next, is_held, since) = (false, false, Instant::now());
         self.flight.submitted =
-            Some(Submitted { work: SubmittedWork::Draft, head: Some(head), is_next, is_held, since });
+            Some(Submitted { work: SubmittedWork::Draft(count as u32), head: Some(head), is_next, is_held, since });
         Ok(true)
     }
 
@@ -142,13 +143,19 @@ impl<D: Driver> Replay<D> {
                 let expected = self.passes.kinds[kind].last;
                 self.queue.wait_promptly(expected.saturating_sub(since.elapsed()))?;
             }
+            SubmittedWork::Draft(count) => {
+                if let Some(draft) = self.passes.draft(self.flight.draft_rows) {
+                    self.queue.wait_promptly((draft.step * count).saturating_sub(since.elapsed()))?;
+                    draft.step = since.elapsed() / count;
+                }
+            }
             _ => self.queue.wait()?,
         }
         self.check_order()?;
         match (work, head) {
             (SubmittedWork::Pass(kind), _) => self.measure(kind, head, is_next),
             (SubmittedWork::Head, Some(head)) => self.measure_head(head),
-            (SubmittedWork::Draft, _) | (SubmittedWork::Head, None) => Ok(()),
+            (SubmittedWork::Draft(_), _) | (SubmittedWork::Head, None) => Ok(()),
         }
     }
 

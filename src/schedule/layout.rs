@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::build::DRAFT_STEPS;
 use super::kv::{KvLayout, Pool};
 use super::step::{Matrix, Slot, Vector, WeightBuffer};
 use crate::model::{LayerKind, Role, Rope, Shape, TensorId, Values, WeightFormat};
@@ -77,9 +78,19 @@ impl StateLayout {
         self.ahead() + self.draft_rows.next_multiple_of(4)
     }
 
+    /// Word index of draft row 0's token by a step of a device's draft.
+    pub fn drafted(self, step: usize) -> usize {
+        self.source() + (1 + 2 * step) * self.draft_rows.next_multiple_of(4)
+    }
+
+    /// Word index of its flag: 1 if its logit is finite, else 0.
+    pub fn drafted_finite(self, step: usize) -> usize {
+        self.drafted(step) + self.draft_rows.next_multiple_of(4)
+    }
+
     /// Words in all.
     pub fn words(self) -> usize {
-        self.source() + self.draft_rows.next_multiple_of(4)
+        self.drafted(DRAFT_STEPS)
     }
 }
 

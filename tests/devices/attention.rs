@@ -327,7 +327,8 @@ fn values_are_normed_on_their_way_into_a_page() {
             eps: EPS,
         };
         let (group, fused) = (2, u32::from(is_fused));
-        let constants = AttendConstants { dim: word(dim), group, fused, form: 0, subgroup, behind: 0, norm_v: 1 };
+        let constants =
+            AttendConstants { dim: word(dim), group, fused, form: 0, subgroup, behind: 0, norm_v: 1, ahead: 0 };
         let kernel = Kernel::new(Module::AttendF32, 4 * subgroup, constants);
         let attend = Dispatch::new(kernel, Push::new(&attend), [word(HEADS) / group, 1, 1]);
         let dispatches = if is_fused { vec![attend] } else { vec![prepare, attend] };

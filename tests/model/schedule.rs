@@ -251,6 +251,43 @@ fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
     }
 }
 
+/// A drafter's step has a dispatch for its embedding, its two inputs in one, seven for each layer, its ends and its choice:
+/// attention prepares its queries. The steps of a draft leave their tokens side by side.
+#[test]
+fn a_drafters_step_has_few_dispatches() {
+    let [model, drafter] = ["gemma4-12b", "gemma4-12b-drafter"].map(|name| presets::preset(name).unwrap());
+    let extent = Extent { head_rows: 8, kv: KvType::F16, ..extent(64) };
+    let schedule = Schedule::build_with(&model, extent, int8, Some((&drafter, &int8)));
+    let (layout, addresses) = (GpuLayout::new(&schedule), Addresses::new(0, vec![0; 64]));
+    let target = Target::new(32, true, None);
+    let of = |tokens| {
+        let kind = PassKind { rows: 1, head_rows: 1, order: RowOrder::Consecutive, tokens };
+        let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind };
+        let steps = schedule.steps_of(Segment::Draft);
+        lowering.lower(steps.start + 1..steps.end)
+    };
+    let step = of(TokenSource::Drafted(0));
+    let modules: Vec<Module> = step.iter().map(|d| d.kernel.module).collect();
+    let layer = [
+        Module::LinearDotInt8,
+        Module::AttendF16,
+        Module::LinearDotInt8,
+        Module::NormAddNorm,
+        Module::LinearDotGeluInt8,
+        Module::LinearDotInt8,
+        Module::NormAddNorm,
+    ];
+    let first = [Module::EmbedInt8, Module::Pack, Module::LinearDotInt8, Module::RmsNorm];
+    let last = [Module::LinearDotInt8, Module::LinearDotInt8, Module::Argmax];
+    assert_eq!(modules, [&first[..], &layer.repeat(drafter.layers.len()), &last].concat());
+    let ahead = |d: &&Dispatch| d.kernel.module == Module::AttendF16;
+    assert!(step.iter().filter(ahead).all(|d| AttendConstants::of(&d.kernel.constants).ahead == 1));
+    // Each step has its own place for its choice, and begins with that of the one before.
+    let places = |step: &[Dispatch]| [step[0].push, step[step.len() - 1].push];
+    let ([embed, argmax], [embed_next, argmax_next]) = (places(&step), places(&of(TokenSource::Drafted(1))));
+    assert!(embed != embed_next && argmax != argmax_next);
+}
+
 /// Keys are divided where few rows leave processors idle, and their parts have room in the scratch; the tile that is taken
 /// untuned divides none.
 #[test]

@@ -238,6 +238,8 @@ constants! {
         behind = 6,
         /// 1: with `fused`, values of the pass are normed.
         norm_v = 7,
+        /// 1: queries alone are prepared, for the position behind the row's.
+        ahead = 9,
     }
 
     /// attend_matrix.comp.
