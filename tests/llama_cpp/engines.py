@@ -8,6 +8,7 @@ import subprocess
 import llama_cpp
 import numpy as np
 
+root = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PATIENCE = 600  # seconds of one call of Kiln
 
 
@@ -121,6 +122,19 @@ def kiln_logits(path, tokens, device, out=None):
         start, end = header["logits"]["data_offsets"]
         file.seek(start, os.SEEK_CUR)
         return np.frombuffer(file.read(end - start), np.float32).reshape(header["logits"]["shape"])
+
+
+def kiln_drafts(path, drafter, device):
+    """The logits of a draft's steps behind each golden prompt, one after the other, which a test of Kiln writes."""
+    out = f"{drafter}.{device}"
+    names = {"MODEL": path, "DRAFTER": drafter, "DEVICE": device, "OUT": out}
+    environment = os.environ | {f"KILN_{name}": value for name, value in names.items()}
+    test = ["--test", "sequences", "--", "--ignored", "--exact", "drafter::writes_the_logits_of_drafts"]
+    command = ["cargo", "test", "--locked", "--quiet", *test]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, encoding="utf-8")
+    if done.returncode:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return np.fromfile(out, np.float32)
 
 
 def kiln_ids(path, text):

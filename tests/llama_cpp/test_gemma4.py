@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 
-from engines import Llama, kiln, kiln_logits
+from engines import Llama, kiln, kiln_drafts, kiln_logits
 from models import golden, tensors, write_drafter, write_golden
 
 # Relative rms errors against transformers: llama.cpp's GELU is a table of F16, and Kiln keeps keys and values in F16.
@@ -76,12 +76,14 @@ class Golden(unittest.TestCase):
         self.assertEqual(len(same), STEPS, f"{device}, {text!r}")
         print(f"{device}, {text!r}: {sum(same)} of {len(same)} tokens are llama.cpp's likeliest", flush=True)
 
-    def test_a_drafters_logits_are_transformers(self):
-        """llama.cpp's, for one round behind each prompt. Every step is at the same position and writes no keys."""
+    def test_a_drafters_logits_are_llama_cpps_and_transformers(self):
+        """For one round behind each prompt. Every step is at the same position and writes no keys."""
         prompts, stored = read("drafter4")
-        drafter = write_drafter(os.path.join(self.folder, "drafter4.gguf"), "drafter4")
-        with Llama(self.model("tiny4")) as target, Llama(drafter) as drafter:
-            for prompt in prompts:
+        model, path = self.model("tiny4"), write_drafter(os.path.join(self.folder, "drafter4.gguf"), "drafter4")
+        shape = len(prompts), *stored[f"{prompts[0]['name']}.logits"].shape
+        own = {device: kiln_drafts(model, path, device).reshape(shape) for device in DEVICES}
+        with Llama(model) as target, Llama(path) as drafter:
+            for number, prompt in enumerate(prompts):
                 name, ids, drafts = prompt["name"], prompt["ids"], prompt["f32"]
                 states = [stored[f"{name}.hidden"], *stored[f"{name}.states"]]
                 # The drafter's context clears the cache that it shares.
@@ -90,5 +92,10 @@ class Golden(unittest.TestCase):
                     rounds = zip([drafts["token"], *drafts["ids"]], states, stored[f"{name}.logits"], drafts["ids"])
                     for step, (token, state, want, draft) in enumerate(rounds):
                         [got] = drafter.run(context, [token], len(ids), state)
-                        print(f"drafter4 {name}, {self.check(f'step {step}, llama.cpp', got, want, LLAMA)}", flush=True)
+                        figures = [self.check(f"step {step}, llama.cpp", got, want, LLAMA)]
                         self.assertEqual(got.argmax(), draft, name)
+                        for device, bound in DEVICES.items():
+                            row = own[device][number, step]
+                            figures.append(self.check(f"{name} {step}, {device}", row, got, LLAMA + bound))
+                            self.assertEqual(row.argmax(), draft, f"{name} {step}, {device}")
+                        print(f"drafter4 {name}, step {step}: {', '.join(figures)}", flush=True)

@@ -84,6 +84,36 @@ fn vulkan_drafts_as_transformers_does() {
     }
 }
 
+/// Writes the logits of each step of a draft behind each golden prompt, as f32, for tests/llama_cpp: of the model, with the
+/// drafter and on the device that the environment names, to the file that it names.
+#[test]
+#[ignore = "tests/llama_cpp runs it"]
+fn writes_the_logits_of_drafts() {
+    let [model, drafter, device, out] =
+        ["MODEL", "DRAFTER", "DEVICE", "OUT"].map(|name| std::env::var(format!("KILN_{name}")).unwrap());
+    let [model, drafter] = [model, drafter].map(|path| Checkpoint::open(path.as_ref()).unwrap());
+    let (device, arithmetic) = match device.as_str() {
+        "reference" => (Device::Reference, AUTO),
+        "cpu" => (Device::Cpu, AUTO),
+        _ => (vulkan(), F32),
+    };
+    let options = options(device, WeightFormat::Bf16, KvType::F16, arithmetic);
+    let checkpoint = model.with_drafter(drafter).unwrap();
+    let mut executor = engine::load_stepwise(&checkpoint, &options, &Progress::default()).unwrap();
+    let mut logits: Vec<f32> = Vec::new();
+    for (sequence, prompt) in Case::open("drafter4").prompts().iter().enumerate() {
+        let tokens = ids(&prompt["ids"]);
+        run_prompt(executor.as_mut(), &tokens, sequence);
+        let token = prompt["f32"]["token"].as_u64().unwrap() as u32;
+        let row = Row { token, position: tokens.len() as u32, sequence: sequence as u32 };
+        for steps in 1..=STEPS {
+            draft(executor.as_mut(), &[DraftRow { row, head: 0 }], steps);
+            logits.extend(executor.logits(0).unwrap());
+        }
+    }
+    std::fs::write(out, bytemuck::cast_slice(&logits)).unwrap();
+}
+
 /// The prompts' drafts at once, in an order of its own, are each prompt's alone: on the CPU to the bit.
 fn check_together(options: &Options) {
     let case = Case::open("drafter4");
