@@ -175,13 +175,14 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 12] = [
+    const INCLUDES: [&str; 13] = [
         "common.glsl",
         "reduce.glsl",
         "kv.glsl",
         "choice.glsl",
         "relay.glsl",
         "weights.glsl",
+        "experts.glsl",
         "activation_layout.glsl",
         "rope.glsl",
         "bf16.glsl",

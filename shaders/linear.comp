@@ -2,11 +2,13 @@
 //   linear:       out [rows, N], weight [N, K]
 //   linear_gelu:  out [rows, N] = gelu_tanh(gate) * up, weight [2N, K] with gate's rows before up's
 // weight in any weight format (weights.glsl); x, out f32; K padded to 16 with zeros in weight and x.
+// With EXPERTS the rows are expert rows, and the weight is [experts, N, K] (experts.glsl).
 // A subgroup computes ROWS outputs at a time, striding over the grid; each invocation loads 16 bytes of a weight row at a time.
 // Bytes: the weight's + 4 * rows * (K + N); operations: 2 * N * K * rows.
 // Narrow loads: the scales of each load of a format with scales of groups; of those with high bits these.
 #include "common.glsl"
 #include "weights.glsl"
+#include "experts.glsl"
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
 
@@ -16,6 +18,7 @@ layout(push_constant) uniform Push {
     Floats scales;
     Float4s x;
     Floats y_out;
+    Words table;     // experts.glsl
     uint which;      // state word that counts the rows
     uint n;          // outputs
     uint k;          // padded inputs
@@ -49,7 +52,7 @@ void compute(uint n0, uint r0, uint live) {
         [[unroll]] for (uint p = 0; p < PARTS; ++p) {
             [[unroll]] for (uint j = 0; j < ROWS; ++j) {
                 // Past the last output: read its row again, and do not store.
-                uint row = min(n0 + j, n - 1) + p * n;
+                uint row = base + min(n0 + j, n - 1) + p * n;
                 uint64_t from = weight + uint64_t(row) * row_bytes(loads);
                 w[p * ROWS + j] = fetch_weights(from, i, loads);
 #ifdef GROUPED
@@ -59,7 +62,7 @@ void compute(uint n0, uint r0, uint live) {
             }
         }
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            uint xi = (min(r0 + c, live - 1) * x_stride + i * PER_LOAD) / 4;
+            uint xi = (X_ROW(min(r0 + c, live - 1)) * x_stride + i * PER_LOAD) / 4;
             [[unroll]] for (uint q = 0; q < PER_LOAD / 4; ++q) {
                 vec4 xv = x.at[xi + q];
                 [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
@@ -76,7 +79,7 @@ void compute(uint n0, uint r0, uint live) {
             if (r0 + c >= live) break;
             float y = sums[j * COLUMNS + c];
 #ifdef WEIGHT_INT8
-            y *= scales.at[n0 + j];
+            y *= scales.at[base + n0 + j];
 #endif
 #ifdef GELU
             float up = sums[(ROWS + j) * COLUMNS + c];
@@ -92,8 +95,8 @@ void compute(uint n0, uint r0, uint live) {
 
 void main() {
     prepare_weights();
-    uint live = live_rows(state, which);
-    uint r0 = gl_WorkGroupID.y * COLUMNS;
+    uvec2 rows = rows_of(table, gl_WorkGroupID.y, COLUMNS, live_rows(state, which), n);
+    uint r0 = rows.x, live = rows.y;
     if (r0 >= live) return;
     uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
     for (uint n0 = subgroup * ROWS; n0 < n; n0 += gl_NumWorkGroups.x * gl_NumSubgroups * ROWS) {

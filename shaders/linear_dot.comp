@@ -14,6 +14,8 @@
 // With weights of 32 elements a load, a workgroup of one row of x copies that row to shared memory, if it takes at most 14 KiB.
 // Each load of weights needs five of x, which would otherwise wait for caches that the relay has emptied. One row of Gemma 3 27B
 // in INT4 was 2 % faster on an H100. On AMD, where nothing is relayed, this is not measured.
+// With EXPERTS the rows are expert rows, and the weight is [experts, N, K]; of linear_dot_gelu the gates' rows, with the ups'
+// `apart` rows behind (experts.glsl).
 // A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
 // number of workgroups. A kernel that reads them as x waits for each stage when it comes to it, or for all where it copies x.
@@ -28,6 +30,7 @@
 #include "relay.glsl"
 #include "weights.glsl"
 #include "activation_layout.glsl"
+#include "experts.glsl"
 #extension GL_EXT_integer_dot_product : require
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of an invocation
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
@@ -45,12 +48,14 @@ layout(push_constant) uniform Push {
     Floats scales;
     uint64_t x;
     uint64_t y_out;
+    Words table;     // experts.glsl
     uint which;      // state word that counts the rows
     uint n;          // outputs
     uint x_padded;   // P of x
     uint x_stride;   // bytes
     uint out_stride; // elements of f32, or bytes of a packed layout
     uint out_padded; // P of the output in that layout
+    uint apart;      // linear_dot_gelu: rows of weights from gate to up
     uint turn;       // relay.glsl
     uint before;
     uint stages;     // of the dispatch before
@@ -141,7 +146,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
     if (!is_block(round, u)) return;
     uint i = load_in_row(round, u);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-        uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
+        uint64_t row = x + uint64_t(X_ROW(min(r0 + c, live - 1))) * x_stride;
 #ifdef GROUPED
         uvec4 hi[2], lo[2], scale_sum;
         if (KEPT > 0) {
@@ -192,7 +197,7 @@ void turn_to(uint first) {
     [[unroll]] for (uint p = 0; p < PARTS; ++p) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             // Past the last output: read its row again, and do not store.
-            uint o = min(n0 + j, n - 1) + p * n;
+            uint o = base + min(n0 + j, n - 1) + p * apart;
             rows[p * ROWS + j] = weight + uint64_t(o) * row_bytes(BLOCKS);
 #ifdef GROUPED
             first_load[WIDTH + p * ROWS + j] = o * BLOCKS;
@@ -222,14 +227,14 @@ void wait_for(uint end) {
 
 // Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights. Then waits for x and copies
 // it, where it is kept.
-void begin(uint n0) {
+void begin(uint n0, uint r0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
     relay_ask(ahead_low, ahead_high, ahead_bytes);
 #ifdef GROUPED
     if (KEPT > 0) {
         wait_for(ALL_BLOCKS);
-        keep_x(x + uint64_t(gl_WorkGroupID.y) * x_stride);
+        keep_x(x + uint64_t(X_ROW(r0)) * x_stride);
     }
 #endif
 }
@@ -272,7 +277,7 @@ void finish() {
 void run(uint r0, uint live) {
     // The host makes OUTPUTS times the subgroups a divisor of BLOCK, and no more workgroups than there are blocks.
     uint step = gl_NumSubgroups * OUTPUTS, blocks = (n + BLOCK - 1) / BLOCK, stage = 0;
-    begin(gl_WorkGroupID.x * BLOCK + gl_SubgroupID * OUTPUTS);
+    begin(gl_WorkGroupID.x * BLOCK + gl_SubgroupID * OUTPUTS, r0);
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {
         for (uint o = gl_SubgroupID * OUTPUTS; o < BLOCK; o += step) {
             bool here = o + step < BLOCK;
@@ -307,7 +312,7 @@ void run(uint r0, uint live) {
 void run(uint r0, uint live) {
     uint each = gl_NumSubgroups * OUTPUTS, step = gl_NumWorkGroups.x * each, own = gl_SubgroupID * OUTPUTS;
     uint first = gl_WorkGroupID.x * each;
-    begin(first + own);
+    begin(first + own, r0);
     // All subgroups together, since they wait together; what lies past the last output is not stored.
     for (uint base = first; base < n; base += step) {
         uint n0 = base + own;
@@ -327,9 +332,10 @@ void run(uint r0, uint live) {
 
 void main() {
     prepare_weights();
-    uint live = live_rows(state, which);
-    uint r0 = gl_WorkGroupID.y * COLUMNS;
-    if (r0 < live) run(r0, live);
+    // The table says which weights to load.
+    if (EXPERTS != 0) wait_for(ALL_BLOCKS);
+    uvec2 rows_here = rows_of(table, gl_WorkGroupID.y, COLUMNS, live_rows(state, which), n);
+    if (rows_here.x < rows_here.y) run(rows_here.x, rows_here.y);
     relay_take(state);
     if (STAGES == 1) relay_pass(state, turn);
 }

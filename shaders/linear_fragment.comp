@@ -16,6 +16,7 @@
 // products.
 // A subgroup makes OUTPUTS outputs; SUBS_N of them lie beside each other. PARTS more divide the rows (TALL), or share the same
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
+// With EXPERTS the rows are expert rows, in tiles of at most BM of one expert, and the weight is [experts, n, k] (experts.glsl).
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x, TALL only: STAGES * BM * (2 * inputs of a step + 16). Without
@@ -32,6 +33,7 @@
 #include "relay.glsl"
 #include "weights.glsl"
 #include "tiles.glsl"
+#include "experts.glsl"
 #include "product.glsl"
 #ifndef TALL
 #include "activation_layout.glsl"
@@ -199,9 +201,11 @@ void leave_gated(uint r, uint n0, uint live) {
 #endif
 
 void make_tile() {
-    uint live = live_rows(state, which);
+    // The table says which weights to load.
+    if (EXPERTS != 0) relay_wait(state, turn, before);
     uint split = gl_WorkGroupID.x % splits, row_tile = gl_WorkGroupID.x / splits;
-    uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * TILE_OUTPUTS;
+    uvec2 rows = rows_of(table, row_tile, BM, live_rows(state, which), n);
+    uint r0 = rows.x, live = rows.y, n0 = gl_WorkGroupID.y * TILE_OUTPUTS;
     if (r0 >= live) return;
     uint id = gl_LocalInvocationID.x;
     uint subgroup_n = gl_SubgroupID % SUBS_N, subgroup_part = gl_SubgroupID / SUBS_N;
@@ -212,7 +216,7 @@ void make_tile() {
     uint step_first = SPLIT_FIRST(split), step_end = SPLIT_FIRST(split + 1), last = step_end - 1;
 
     // Rows past the end repeat the last one, and inputs past the end others.
-    uint64_t w_tile = weight + uint64_t(n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
+    uint64_t w_tile = weight + uint64_t(base + n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
     uint last_row = min(n - n0, TILE_OUTPUTS) - 1, x_last = live - 1 - r0;
     uint scale_at = (k + 31) / 32 * 64;
     uint lane_row = gl_SubgroupInvocationID / SHARERS, lane_part = gl_SubgroupInvocationID % SHARERS;
@@ -229,14 +233,14 @@ void make_tile() {
 #ifdef GROUPED
     // Their scales, and which of the matrix's loads an invocation takes of the i-th row of weights in a step's s-th run.
     uvec4 w_scale[DEPTH * W_EACH];
-#define LOAD_OF(i, step, s) ((n0 + ROW(w_row + (i) * (M / HELD_A))) * LOADS + LOAD_IN_ROW(step, s))
+#define LOAD_OF(i, step, s) ((base + n0 + ROW(w_row + (i) * (M / HELD_A))) * LOADS + LOAD_IN_ROW(step, s))
 #define FETCH_SCALE(slot, i, row, step, s)                                                                             \
     OWN_SCALE w_scale[W_PLACE(slot, i, s)] =                                                                           \
         fetch_scale(scale_at(uint64_t(scales), LOAD_OF(i, step, s)), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);
     // The last bits of the matrix's load. Of two scales in a word, where pairs of invocations share a row, a load's half is the same
     // in every step.
 #define LAST_BITS(i, step, s)                                                                                          \
-    (SCALES == BY_HALF && SHARERS % 2 == 0 ? (n0 + ROW(w_row + (i) * (M / HELD_A))) & LOADS ^ lane_part                \
+    (SCALES == BY_HALF && SHARERS % 2 == 0 ? (base + n0 + ROW(w_row + (i) * (M / HELD_A))) & LOADS ^ lane_part                \
                                            : LOAD_OF(i, step, s))
 #define WIDEN(i, step, s, from) widen_scaled(w_next[W_TAKEN(i, s)], (from) / 4, ROW_BY(i, s))
 #ifdef BATCHED
@@ -251,7 +255,7 @@ void make_tile() {
 #define BATCH_ROW(i) ((i) * WORKGROUP + id)
 #define FETCH_BATCH(batch)                                                                                             \
     [[unroll]] for (uint i = 0; i < BATCH_EACH; ++i) {                                                                 \
-        uint from = (n0 + min(BATCH_ROW(i), last_row)) * LOADS + min((batch) * BATCH, LOADS - BATCH);                  \
+        uint from = (base + n0 + min(BATCH_ROW(i), last_row)) * LOADS + min((batch) * BATCH, LOADS - BATCH);                  \
         batch_next[i] = Words4(uint64_t(scales) + 2 * uint64_t(from)).at[0];                                           \
     }
 #define STORE_BATCH                                                                                                    \
@@ -331,7 +335,7 @@ void make_tile() {
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + STEPS_OF(d))
     relay_ask(ahead_low, ahead_high, ahead_bytes);
 #if !defined(TALL) && !defined(GROUPED)
-    for (uint i = id; i < BN; i += WORKGROUP) scale_of_row[i] = scales.at[n0 + ROW(i)];
+    for (uint i = id; i < BN; i += WORKGROUP) scale_of_row[i] = scales.at[base + n0 + ROW(i)];
 #endif
 #ifdef BATCHED
     if (BATCHED) {
@@ -339,7 +343,7 @@ void make_tile() {
         STORE_BATCH
     }
 #endif
-    relay_wait(state, turn, before);
+    if (EXPERTS == 0) relay_wait(state, turn, before);
 #ifdef TALL
     FETCH_X(step_first)
     if (STAGES == 2) {

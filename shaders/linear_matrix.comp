@@ -18,6 +18,7 @@
 // On an H200, of 108 us for 43008 x 5376 by 32 rows in Int16Row, 33 go without the products, 18 where x is always in the L1
 // cache, 14 without barriers; of 816 us for 512 rows in F16Row, 368, 55 and 144: storing, multiplying and waiting take turns.
 // Two steps in shared memory, with one barrier a step, took 1.3 to 2 times as long as one.
+// With EXPERTS the rows are expert rows, in tiles of at most BM of one expert, and the weight is [experts, n, k] (experts.glsl).
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(tile, subgroups * M * WN * 4) bytes; tile: (BM + BN) * (2 * BK + 16), with BYTES
@@ -35,6 +36,7 @@
 #include "relay.glsl"
 #include "weights.glsl"
 #include "tiles.glsl"
+#include "experts.glsl"
 #include "product.glsl"
 
 layout(constant_id = 1) const uint BM = 64;
@@ -110,9 +112,11 @@ const uint X_PASS = WORKGROUP / X_PARTS;
 uint order(uint i, uint parts) { return UNITS == 5 && X_PASS % 8 == 0 ? bank_order(i, parts) : i; }
 
 void make_tile() {
-    uint live = live_rows(state, which);
+    // The table says which weights to load.
+    if (EXPERTS != 0) relay_wait(state, turn, before);
     uint split = gl_WorkGroupID.x % splits, row_tile = gl_WorkGroupID.x / splits;
-    uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * BN;
+    uvec2 rows = rows_of(table, row_tile, BM, live_rows(state, which), n);
+    uint r0 = rows.x, live = rows.y, n0 = gl_WorkGroupID.y * BN;
     if (r0 >= live) return;
     uint id = gl_LocalInvocationID.x;
 
@@ -124,7 +128,7 @@ void make_tile() {
     uint padded = (k + 31) / 32 * 32, scale_at = 2 * padded, plane_bytes = scale_at / PLANES;
 
     // Rows past the end repeat the last one, and inputs past the end others.
-    uint64_t w_tile = weight + uint64_t(n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
+    uint64_t w_tile = weight + uint64_t(base + n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
     uint w_last = min(n - n0, BN) - 1, x_last = live - 1 - r0, last = step_end - 1;
     uint w_part = id % W_PARTS, x_part = id % X_PARTS;
     uint w_row = order(id / W_PARTS, W_PARTS), x_row = order(id / X_PARTS, X_PARTS);
@@ -145,7 +149,7 @@ void make_tile() {
 #ifdef GROUPED
     // Their scales, and which of the matrix's loads an invocation takes as its i-th of a step.
     uvec4 w_scale[DEPTH * W_EACH];
-#define LOAD_OF(i, step) ((n0 + min(w_row + (i) * W_PASS, w_last)) * LOADS + LOAD_IN_ROW(step))
+#define LOAD_OF(i, step) ((base + n0 + min(w_row + (i) * W_PASS, w_last)) * LOADS + LOAD_IN_ROW(step))
 #define FETCH_SCALE(slot, i, row, step)                                                                                \
     w_scale[(slot) * W_EACH + i] =                                                                                     \
         fetch_scale(scale_at(uint64_t(scales), LOAD_OF(i, step)), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step), LOADS);
@@ -191,7 +195,7 @@ void make_tile() {
 
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + d)
     relay_ask(ahead_low, ahead_high, ahead_bytes);
-    relay_wait(state, turn, before);
+    if (EXPERTS == 0) relay_wait(state, turn, before);
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_X(d, step_first + d)
     relay_take(state);
     for (uint round = step_first; round < step_end; round += ROUND) {

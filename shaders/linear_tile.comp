@@ -13,6 +13,7 @@ layout(push_constant) uniform Push {
     Floats scales;
     Float4s x;
     Floats y_out;
+    Words table;     // linear.comp takes it
     uint which;      // state word that counts the rows
     uint n;          // outputs
     uint k;          // padded inputs

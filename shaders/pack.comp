@@ -15,12 +15,14 @@
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 1;
 layout(constant_id = 3) const uint PARTS = 1;  // workgroups of a row
+layout(constant_id = 4) const uint GATHER = 0; // with any but 0, row r is made of row list[r] / GATHER
 
 layout(push_constant) uniform Push {
     Words state;
     Floats x;
     Floats up;
     uint64_t y_out;
+    Words list;       // with GATHER
     Words tops;       // bits of each part's largest magnitude, [rows, PARTS], with PARTS > 1
     uint which;       // state word that counts the rows
     uint width;       // even
@@ -46,12 +48,13 @@ vec4 load4(Floats row, uint r, uint e) {
 
 void pack_row(uint r) {
     relay_wait(state, turn, before);
+    uint source = GATHER != 0 ? list.at[r] / GATHER : r;
     vec4 v[VECS];
     uint top = 0;
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
-        vec4 y = load4(x, r, at(i) * 4);
+        vec4 y = load4(x, source, at(i) * 4);
 #ifdef GELU
-        vec4 u = load4(up, r, at(i) * 4);
+        vec4 u = load4(up, source, at(i) * 4);
         y = vec4(gelu_tanh(y.x), gelu_tanh(y.y), gelu_tanh(y.z), gelu_tanh(y.w)) * u;
 #endif
         v[i] = y;

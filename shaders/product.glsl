@@ -8,6 +8,7 @@ layout(push_constant) uniform Push {
     Floats y_out;
     Floats parts;    // [splits][rows padded to BM][N padded to BN], where splits > 1
     Words arrived;   // one counter a tile, zero before and after
+    Words table;     // experts.glsl
     uint which;      // state word that counts the rows
     uint n;          // outputs
     uint k;          // padded inputs
@@ -29,7 +30,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inp
 #ifdef GROUPED
 #define OUTPUT_SCALE(o) 1.0
 #else
-#define OUTPUT_SCALE(o) scales.at[o]
+#define OUTPUT_SCALE(o) scales.at[base + (o)]
 #endif
 #define LOADS (k / PER_LOAD)
 #define ROW_BYTES row_bytes(LOADS)

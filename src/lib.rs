@@ -1,5 +1,5 @@
-//! Kiln: a synchronous, bare-metal-style runtime for the text models of Gemma 3 and Gemma 4's dense ones, with their
-//! drafters.
+//! Kiln: a synchronous, bare-metal-style runtime for the text models of Gemma 3 and Gemma 4, dense and with experts,
+//! and their drafters.
 //!
 //! # Principles
 //!

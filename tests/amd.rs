@@ -322,7 +322,8 @@ fn targets(subgroup: u32, units: MatrixUnits, weights: WeightFormat) -> Vec<Targ
     if modules(weights).dot.is_none() || !WeightFormat::MADE.contains(&weights) {
         return plain.into();
     }
-    let product = |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu, blocks: false };
+    let product =
+        |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu, blocks: false, experts: 0 };
     let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
     let variants: HashSet<_> = products.into_iter().flat_map(|p| dot.tiles(Arithmetic::IntegerDot, p)).collect();
     let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..dot.clone() });
@@ -420,7 +421,7 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
         rule(narrow == 0, cached(narrow, "narrow loads"));
         // Weights and the KV cache lie in memory that no dispatch of the relay writes, and are loaded by 16 bytes; so do the
         // addresses in page tables, by 8.
-        let reads_other = is("linear") || is("attend");
+        let reads_other = is("linear") || is("attend") || is("route");
         rule(f.isa.cached_pairs == 0 || is("attend"), cached(f.isa.cached_pairs, "loads of 8 bytes"));
         rule(wide == 0 || reads_other && f.isa.coherent_wide > 0, cached(wide, "loads of 16 bytes"));
     }

@@ -22,9 +22,11 @@ mod packets;
 mod radv;
 
 use code::Compiler;
-use common::check::{F16_DEEP, F16_GEMMA4, F16_SHALLOW, F32_DEEP, F32_GEMMA4, F32_SHALLOW, check_drafts, check_prompt};
+use common::check::{
+    F16_DEEP, F16_EXPERTS, F16_GEMMA4, F16_SHALLOW, F32_DEEP, F32_GEMMA4, F32_SHALLOW, check_drafts, check_prompt,
+};
 use common::gguf::random_model;
-use common::{AUTO, Case, DOT, F32, MATRIX_F16, MATRIX_S8, floats, golden, ids, observe, relative_rms};
+use common::{AUTO, Case, DOT, F32, MATRIX_F16, MATRIX_S8, floats, golden, golden_dir, ids, observe, relative_rms};
 use driver::{Interpreter, Watch};
 use gfx11::machine::Config;
 use kiln::engine::{ReplayOptions, Tune};
@@ -188,12 +190,13 @@ impl Setup {
     /// Runs a prompt of a golden case, and the tokens that follow it.
     fn check(&self, compiler: &Shared, name: &'static str, prompt: &str) {
         let (case, start) = (Case::open(name), Instant::now());
-        let checkpoint = Checkpoint::open(&golden(name)).unwrap();
+        let checkpoint = Checkpoint::open(&golden_dir(name)).unwrap();
         let (mut replay, watch) = self.load(compiler, &checkpoint);
         let is_exact = self.arithmetic == F32 && self.kv == KvType::F32;
         let tolerance = match (is_exact, name) {
-            (true, "tiny4" | "wide4") => F32_GEMMA4,
+            (true, "tiny4" | "wide4" | "moe4" | "moe_wide4") => F32_GEMMA4,
             (false, "tiny4") => F16_GEMMA4,
+            (false, "moe4" | "moe_wide4") => F16_EXPERTS,
             (true, "deep62") => F32_DEEP,
             (false, "deep62") => F16_DEEP,
             (true, _) => F32_SHALLOW,
@@ -266,6 +269,30 @@ fn check_gemma4(compiler: &Shared) {
         let setup = Setup { sequences: 6, ..setup };
         check_drafts(&mut setup.load(compiler, &model).0, setup.weights, tolerance, &format!("{setup:?}"));
     }
+}
+
+/// A mixture of experts: expert rows in the pass's order, and by expert, with few rows of an expert and with many.
+fn check_experts(compiler: &Shared) {
+    for (name, prompt, setup) in [
+        ("moe4", "len100", INT8),
+        ("moe4", "len33", Setup { chunk: 16, ..INT8 }),
+        ("moe4", "len17", Setup { chunk: 7, arithmetic: F32, kv: KvType::F32, ..INT8 }),
+        ("moe4", "len16", Setup { chunk: 1, ..INT8 }),
+        ("moe_wide4", "len33", INT8),
+        ("moe_wide4", "len7", Setup { chunk: 1, arithmetic: DOT, ..INT8 }),
+    ] {
+        setup.check(compiler, name, prompt);
+    }
+}
+
+#[test]
+fn experts_have_the_golden_logits() {
+    on_radv("experts_have_the_golden_logits", check_experts);
+}
+
+#[test]
+fn experts_on_gfx1151_have_the_golden_logits() {
+    on_chip(Chip::Gfx1151, "experts_on_gfx1151_have_the_golden_logits", check_experts);
 }
 
 #[test]

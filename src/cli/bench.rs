@@ -12,7 +12,7 @@ use crate::diagnose::bench::{
     Work, ascending,
 };
 use crate::diagnose::status::Reporter;
-use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
+use crate::engine::{self, DraftFiles, ModelFiles, default_chunk};
 use crate::executor::measure::TuningState;
 use crate::executor::offload::PlacementTiming;
 use crate::executor::{EngineKind, EngineSpan, ExecutorExt, Measure};
@@ -137,7 +137,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         .max(settings.largest_pass())
         .max(settings.depth.iter().copied().max().unwrap_or(0))
         .max(1);
-    options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
+    options.chunk = Some(args.chunk.unwrap_or(default_chunk(shape)).min(longest));
     options.extent(shape)?;
     let draft = args.draft.as_deref().map(ModelFiles::of_draft);
     let draft = draft.map(|draft| DraftFiles::new(draft, &args.model.files(), context)).transpose()?;

@@ -10,7 +10,7 @@ use crate::diagnose::status::Reporter;
 use crate::display::counted;
 use crate::engine::open::OpenEngine;
 use crate::engine::request::ReplyEnd;
-use crate::engine::{DEFAULT_CHUNK, Options};
+use crate::engine::{Options, default_chunk};
 use crate::sequence::prompt::{encode_messages, encode_text};
 use crate::sequence::{Conversation, Finish, SequenceLimits};
 use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         let limits = SequenceLimits { shape: &shape, context: options.extent(&shape)?.context };
         ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), limits)?;
         // A larger chunk than the prompt would only take memory.
-        options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
+        options.chunk = Some(args.chunk.unwrap_or(default_chunk(&shape)).min(ids.len()));
     }
     let quiet = json || args.quiet;
     let engine = args.model.open(checkpoint, draft, options, false, drafts, (), quiet)?;

@@ -137,6 +137,44 @@ impl VectorKernel for GatedGelu<'_> {
     }
 }
 
+/// `out` = the sum of each of `gains` times its row of `x`, in their order.
+pub struct WeightedSum<'a> {
+    /// `[gains, out]`, at a stride.
+    pub x: (*const f32, usize),
+    pub gains: &'a [f32],
+    pub out: &'a mut [f32],
+}
+
+impl VectorKernel for WeightedSum<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let (start, stride) = self.x;
+        for (i, out) in self.out.chunks_mut(LANES).enumerate() {
+            // SAFETY: the rows are as long as `out`; a partial chunk is copied first, so that no load passes a row's end.
+            unsafe {
+                let mut sum = L::splat(0.0);
+                for (row, gain) in self.gains.iter().enumerate() {
+                    let from = start.add(row * stride + i * LANES);
+                    let mut part = [0f32; LANES];
+                    let x = match out.len() == LANES {
+                        true => L::load(from),
+                        false => {
+                            part[..out.len()].copy_from_slice(std::slice::from_raw_parts(from, out.len()));
+                            L::load(part.as_ptr())
+                        }
+                    };
+                    sum = L::fma(L::splat(*gain), x, sum);
+                }
+                let mut sums = [0f32; LANES];
+                L::store(sums.as_mut_ptr(), sum);
+                out.copy_from_slice(&sums[..out.len()]);
+            }
+        }
+    }
+}
+
 /// `x = cap * tanh(x / cap)`, in place.
 pub struct SoftCap<'a> {
     pub x: &'a mut [f32],

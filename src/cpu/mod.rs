@@ -28,15 +28,16 @@ use crate::schedule::layout::{Placement, WeightLayout};
 use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
 use crate::schedule::{KvType, Schedule, Step};
 use attend::{Attend, AttentionScratch, KvView};
-use elementwise::{GatedGelu, Largest, Norm, NormRope, NormUse, SoftCap, SumOfExp, ToHalf};
+use elementwise::{GatedGelu, Largest, Norm, NormRope, NormUse, SoftCap, SumOfExp, ToHalf, WeightedSum};
 use half::bf16;
 use inputs::Inputs;
 use lanes::{LARGEST_INPUT, VectorUnits};
 use panels::Panels;
 use pool::ThreadPool;
-use product::{PanelProduct, ResultRows};
+use product::{PanelProduct, ResultRows, SortedRows};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Fewest rows of a pass whose steps between products run on several threads.
@@ -142,7 +143,11 @@ impl CpuKernels {
             progress.add(4 * vector.len() as u64);
         }
         for step in of {
-            let (Op::Linear { weight: matrix, .. } | Op::Embed { table: matrix, .. }) = &step.op else { continue };
+            let (matrix, width) = match &step.op {
+                Op::Linear { weight: matrix, .. } | Op::Embed { table: matrix, .. } => (matrix, matrix.rows),
+                Op::ExpertLinear { weight, out, .. } => (weight, out.width),
+                _ => continue,
+            };
             let place = (matrix.buffer, matrix.offset);
             if matrices.contains_key(&place) {
                 continue;
@@ -155,7 +160,8 @@ impl CpuKernels {
                 progress.add((data.len() + scales.len()) as u64);
                 Ok(())
             };
-            let panels = Panels::pack([matrix.rows, matrix.cols], matrix.format, units.offset(), read)?;
+            let size = [matrix.rows / width, width, matrix.cols];
+            let panels = Panels::pack(size, matrix.format, units.offset(), read)?;
             matrices.insert(place, panels);
         }
         let kv = |pool| {
@@ -306,6 +312,39 @@ impl StepKernels for CpuKernels {
                     }
                 });
             }
+            Op::Route { scores, scale, factors, chosen, gains } => {
+                let factors = vector(&self.vectors, factors);
+                let arena = Arena::new(arena);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: each part writes its own rows of `chosen` and `gains`, which are separate slots.
+                    let (scores, chosen, gains) =
+                        unsafe { (arena.row(scores, r), arena.row_mut(chosen, r), arena.row_mut(gains, r)) };
+                    let (experts, of) = crate::reference::route(scores, scale, factors, chosen.len());
+                    chosen.iter_mut().zip(experts).for_each(|(to, expert)| *to = f32::from_bits(expert as u32));
+                    gains.copy_from_slice(&of);
+                });
+            }
+            Op::ExpertLinear { weight, chosen, x, share, out } => {
+                let panels = &self.matrices[&(weight.buffer, weight.offset)];
+                let experts = weight.rows / panels.rows;
+                let expert = |r: usize| {
+                    crate::executor::slot_row(arena, chosen, r / chosen.width)[r % chosen.width].to_bits() as usize
+                };
+                let by_expert = RowsByExpert::new(experts, &(0..rows).map(expert).collect::<Vec<_>>());
+                self.expert_linear(weight, x, share, out, &by_expert, arena);
+            }
+            Op::ExpertSum { x, gains, out } => {
+                let (arena, units) = (Arena::new(arena), self.units);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: each part writes its own row; `out` is a separate slot. The CPU has the units.
+                    unsafe {
+                        let gains = arena.row(gains, r);
+                        let last = arena.at(x, (r + 1) * gains.len() - 1);
+                        let x = (last.sub((gains.len() - 1) * x.stride).cast_const(), x.stride);
+                        units.run(WeightedSum { x, gains, out: arena.row_mut(out, r) });
+                    }
+                });
+            }
             Op::SoftCap { x, cap } => {
                 let (arena, units) = (Arena::new(arena), self.units);
                 each_row(&mut self.pool, rows, &|r| {
@@ -352,7 +391,7 @@ impl StepKernels for CpuKernels {
     fn tolerance(&self, op: &Op) -> Tolerance {
         match op {
             // Half of an input's last bit, with a scale for each block.
-            Op::Linear { weight, .. } if weight.format != WeightFormat::Bf16 => {
+            Op::Linear { weight, .. } | Op::ExpertLinear { weight, .. } if weight.format != WeightFormat::Bf16 => {
                 Tolerance { inputs: 0.5 / LARGEST_INPUT, block: 32, ..Tolerance::ABOUT_F32 }
             }
             Op::KvWrite { kv, .. } if kv.element == KvType::Bf16 => Tolerance::BF16,
@@ -423,21 +462,11 @@ impl CpuKernels {
         let (arena, units) = (Arena::new(arena), self.units);
         if weight.format != WeightFormat::Bf16 {
             self.inputs.resize(rows, weight.cols, product::correction(weight.format, units));
-            if rows < MANY_ROWS {
-                for (r, mut row) in self.inputs.rows().enumerate() {
-                    // SAFETY: no thread writes the slot meanwhile.
-                    row.quantize(units, unsafe { arena.row(x, r) });
-                }
-            } else {
-                let all: Vec<Mutex<_>> = self.inputs.rows().map(Mutex::new).collect();
-                each_row(&mut self.pool, rows, &|r| {
-                    // SAFETY: no thread writes the slot meanwhile.
-                    locked(&all[r]).quantize(units, unsafe { arena.row(x, r) });
-                });
-            }
+            // SAFETY: no thread writes the slot meanwhile.
+            quantize(&mut self.pool, &mut self.inputs, units, &|r| unsafe { arena.row(x, r) });
         }
         // Each part has some panels and some rows.
-        let most_rows = (INPUT_BYTES / (2 * weight.cols.max(1))).clamp(8, 1024) / 8 * 8;
+        let most_rows = most_rows(weight.cols);
         let row_parts = rows.div_ceil(most_rows);
         let each = panels.count().div_ceil(self.pool.threads() * PARTS).max(1);
         let panel_parts = panels.count().div_ceil(each);
@@ -449,13 +478,67 @@ impl CpuKernels {
             unsafe {
                 let product = PanelProduct {
                     weights: panels,
+                    matrix: 0,
                     panels: panel..panels.count().min(panel + each),
                     rows: row..rows.min(row + most_rows),
+                    sorted: None,
                     x: (arena.at(x, 0), x.stride),
                     inputs,
                     out: ResultRows { start: arena.at(out, 0), stride: out.stride },
                 };
                 product.run(units);
+            }
+        });
+    }
+
+    /// `out[r] = weight[expert of r] · x[r / share]`, for the rows that are sorted by expert. Each expert's weights are read
+    /// once for all of its rows.
+    fn expert_linear(
+        &mut self,
+        weight: Matrix,
+        x: Slot,
+        share: usize,
+        out: Slot,
+        by_expert: &RowsByExpert,
+        arena: &mut [f32],
+    ) {
+        let panels = &self.matrices[&(weight.buffer, weight.offset)];
+        let (arena, units) = (Arena::new(arena), self.units);
+        let sorted = SortedRows { rows: &by_expert.rows, share };
+        if weight.format != WeightFormat::Bf16 {
+            self.inputs.resize(sorted.rows.len(), weight.cols, product::correction(weight.format, units));
+            let from = |i: usize| sorted.rows[i] as usize / share;
+            // SAFETY: no thread writes the slot meanwhile.
+            quantize(&mut self.pool, &mut self.inputs, units, &|i| unsafe { arena.row(x, from(i)) });
+        }
+        // Each part has some of the panels of all chosen experts.
+        let all = by_expert.chosen.len() * panels.count();
+        let each = all.div_ceil(self.pool.threads() * PARTS).max(1);
+        let (most_rows, inputs) = (most_rows(weight.cols), &self.inputs);
+        self.pool.run(all.div_ceil(each), &|part| {
+            let (mut next, end) = (part * each, all.min((part + 1) * each));
+            while next < end {
+                let (expert, rows) = &by_expert.chosen[next / panels.count()];
+                let first = next % panels.count();
+                let own = first..panels.count().min(first + end - next);
+                for row in rows.clone().step_by(most_rows) {
+                    // SAFETY: `inputs` are those of this product, each part writes its own results, and the slots have
+                    // the rows.
+                    unsafe {
+                        let product = PanelProduct {
+                            weights: panels,
+                            matrix: *expert,
+                            panels: own.clone(),
+                            rows: row..rows.end.min(row + most_rows),
+                            sorted: Some(sorted),
+                            x: (arena.at(x, 0), x.stride),
+                            inputs,
+                            out: ResultRows { start: arena.at(out, 0), stride: out.stride },
+                        };
+                        product.run(units);
+                    }
+                }
+                next += own.len();
             }
         });
     }
@@ -491,6 +574,49 @@ impl CpuKernels {
             turns.values.extend(angles().map(f32::cos));
             turns.values.extend(angles().map(f32::sin));
         }
+    }
+}
+
+/// Quantises the rows of a product's inputs; many rows are divided among threads.
+fn quantize<'a>(
+    pool: &mut ThreadPool,
+    inputs: &mut Inputs,
+    units: VectorUnits,
+    row: &(dyn Fn(usize) -> &'a [f32] + Sync),
+) {
+    if inputs.rows().len() < MANY_ROWS {
+        return inputs.rows().enumerate().for_each(|(r, mut to)| to.quantize(units, row(r)));
+    }
+    let all: Vec<Mutex<_>> = inputs.rows().map(Mutex::new).collect();
+    each_row(pool, all.len(), &|r| locked(&all[r]).quantize(units, row(r)));
+}
+
+/// The most rows of `cols` inputs that a panel is multiplied with before the next panel.
+fn most_rows(cols: usize) -> usize {
+    (INPUT_BYTES / (2 * cols.max(1))).clamp(8, 1024) / 8 * 8
+}
+
+/// The expert rows of a pass, sorted by their experts.
+struct RowsByExpert {
+    /// The rows: those of one expert behind one another, in their own order.
+    rows: Vec<u32>,
+    /// Each expert that has rows, and where these are.
+    chosen: Vec<(usize, Range<usize>)>,
+}
+
+impl RowsByExpert {
+    /// Sorts rows by their experts, of which there are `count`. A row of another expert is left out.
+    fn new(count: usize, experts: &[usize]) -> RowsByExpert {
+        let expert = |row: u32| experts[row as usize];
+        let mut rows: Vec<u32> = (0..experts.len() as u32).filter(|row| expert(*row) < count).collect();
+        rows.sort_by_key(|row| expert(*row));
+        let mut end = 0;
+        let place = |own: &[u32]| {
+            end += own.len();
+            (expert(own[0]), end - own.len()..end)
+        };
+        let chosen = rows.chunk_by(|a, b| expert(*a) == expert(*b)).map(place).collect();
+        RowsByExpert { rows, chosen }
     }
 }
 

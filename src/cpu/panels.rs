@@ -37,11 +37,11 @@ pub struct CacheLine([u8; BYTES]);
 // SAFETY: every bit pattern is a valid value, and the type has no padding.
 unsafe impl bytemuck::Pod for CacheLine {}
 
-/// A matrix in panels.
+/// A matrix in panels, or several of one size, each with panels of its own: a layer's experts.
 pub struct Panels {
     /// The format of its weights.
     pub format: WeightFormat,
-    /// Output features.
+    /// Output features of one matrix.
     pub rows: usize,
     /// Input features.
     pub cols: usize,
@@ -131,13 +131,13 @@ struct RowLayout {
 }
 
 impl Panels {
-    /// Packs a matrix. `read` reads rows as [`Checkpoint::read_rows`] does, from a given first row, into buffers of
-    /// elements and of scales. `offset` is [`super::lanes::Lanes::OFFSET`].
+    /// Packs matrices whose rows follow one another. `read` reads rows as [`Checkpoint::read_rows`] does, from a given
+    /// first row, into buffers of elements and of scales. `offset` is [`super::lanes::Lanes::OFFSET`].
     ///
     /// # Errors
     /// The errors of `read`. Refused: not enough memory.
     pub fn pack(
-        [rows, cols]: [usize; 2],
+        [matrices, rows, cols]: [usize; 3],
         format: WeightFormat,
         offset: u8,
         read: impl Fn(usize, &mut [u8], &mut [u8]) -> Result<()> + Sync,
@@ -145,14 +145,18 @@ impl Panels {
         let form = RowLayout { format, cols, row_bytes: format.row_bytes(cols), scale_bytes: format.scale_bytes(cols) };
         let mut panels = Panels { format, rows, cols, offset, lines: Zeroed::default() };
         let stride = panels.stride() / BYTES;
-        panels.lines = zeroed(rows.div_ceil(LANES) * stride, "weights")?;
+        let own_lines = panels.count() * stride;
+        panels.lines = zeroed(matrices * own_lines, "weights")?;
         panels.lines.ask_for_large_pages();
         let together = (READ / (LANES * form.row_bytes)).max(1);
-        panels.lines.par_chunks_mut(together * stride).enumerate().try_for_each(|(i, lines)| {
+        let parts = panels.lines.par_chunks_mut(own_lines.max(1)).enumerate().flat_map(|(matrix, lines)| {
+            lines.par_chunks_mut(together * stride).enumerate().map(move |(i, lines)| (matrix, i, lines))
+        });
+        parts.try_for_each(|(matrix, i, lines)| {
             let first = i * together * LANES;
             let count = (together * LANES).min(rows - first);
             let (mut data, mut scales) = (vec![0; count * form.row_bytes], vec![0; count * form.scale_bytes]);
-            read(first, &mut data, &mut scales)?;
+            read(matrix * rows + first, &mut data, &mut scales)?;
             let scales = |panel: usize| &scales[(panel * LANES * form.scale_bytes).min(scales.len())..];
             let rows = data.chunks(LANES * form.row_bytes).enumerate();
             for ((panel, rows), lines) in rows.zip(lines.chunks_exact_mut(stride)) {
@@ -163,7 +167,7 @@ impl Panels {
         Ok(panels)
     }
 
-    /// Number of panels.
+    /// Number of panels of one matrix.
     pub fn count(&self) -> usize {
         self.rows.div_ceil(LANES)
     }
@@ -194,7 +198,7 @@ impl Panels {
         bytemuck::cast_slice(&self.lines)
     }
 
-    /// Decodes row `r` to f32. `out` is `cols` long.
+    /// Decodes row `r` of the first matrix to f32. `out` is `cols` long.
     pub fn decode_row(&self, r: usize, out: &mut [f32]) {
         let (scales, planes) = self.panel(r / LANES);
         let lane = r % LANES;

@@ -49,14 +49,27 @@ unsafe impl Send for ResultRows {}
 // SAFETY: as above.
 unsafe impl Sync for ResultRows {}
 
+/// The rows of f32 inputs and of results that stand for the rows of a product, where these are sorted otherwise.
+#[derive(Clone, Copy)]
+pub struct SortedRows<'a> {
+    /// The row of results for each row of the product.
+    pub rows: &'a [u32],
+    /// Consecutive rows of results that have one row of f32 inputs.
+    pub share: usize,
+}
+
 /// A part of a product: some panels, some rows.
 pub struct PanelProduct<'a> {
     /// The weights.
     pub weights: &'a Panels,
-    /// The panels to be multiplied.
+    /// Index of the matrix among the weights.
+    pub matrix: usize,
+    /// The matrix's panels to be multiplied.
     pub panels: Range<usize>,
     /// Rows of inputs.
     pub rows: Range<usize>,
+    /// Their order; `None` if it is that of the f32 inputs and of the results.
+    pub sorted: Option<SortedRows<'a>>,
     /// The inputs in f32, `[rows]` at a stride. Read for BF16 weights only.
     pub x: (*const f32, usize),
     /// The inputs as integers.
@@ -71,8 +84,8 @@ impl PanelProduct<'_> {
     ///
     /// # Safety
     /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16, `x` holds
-    /// them. `out` has room for `rows` of the weights' rows, and no other thread accesses the results of `panels` and
-    /// `rows`. The CPU has `units`.
+    /// them, or the rows that stand for them. `out` has room for `rows` of the weights' rows, or for those that stand for
+    /// them, and no other thread accesses the results of `panels` and `rows`. The CPU has `units`.
     pub unsafe fn run(self, units: VectorUnits) {
         macro_rules! by_format {
             ($($format:ident)*) => {
@@ -168,10 +181,16 @@ impl PanelProduct<'_> {
         }
     }
 
+    /// The scales and planes of a panel of the matrix.
+    #[inline(always)]
+    fn panel(&self, i: usize) -> (&[u8], &[u8]) {
+        self.weights.panel(self.matrix * self.weights.count() + i)
+    }
+
     /// Multiplies a panel with `M` rows of inputs. Returns M.
     #[inline(always)]
     unsafe fn tile<L: Lanes, F: PanelFormat, const M: usize>(&self, panel: usize, row: usize) -> usize {
-        let (scales, planes) = self.weights.panel(panel);
+        let (scales, planes) = self.panel(panel);
         let (loads, groups) = (self.weights.loads(), self.inputs.groups());
         let vectors = match F::GROUPED {
             Some(grouped) => words_of(grouped).iter().sum(),
@@ -244,6 +263,7 @@ impl PanelProduct<'_> {
         let count = LANES.min(self.weights.rows - panel * LANES);
         // SAFETY: by the contract of `run`, `out` has this row's results of the panel.
         unsafe {
+            let row = self.sorted.map_or(row, |sorted| sorted.rows[row] as usize);
             let to = self.out.start.add(row * self.out.stride + panel * LANES);
             if count == LANES {
                 return L::store(to, x);
@@ -279,10 +299,11 @@ impl PanelProduct<'_> {
         const SUMS: usize = 4;
         let cols = self.weights.cols;
         let whole = cols - cols % SUMS;
-        let (_, planes) = self.weights.panel(panel);
+        let (_, planes) = self.panel(panel);
+        let input = |row: usize| self.sorted.map_or(row, |sorted| sorted.rows[row] as usize / sorted.share);
         // SAFETY: by the contract of `run`, `x` has these rows with `cols` columns each.
         unsafe {
-            let x: [*const f32; M] = std::array::from_fn(|m| self.x.0.add((row + m) * self.x.1));
+            let x: [*const f32; M] = std::array::from_fn(|m| self.x.0.add(input(row + m) * self.x.1));
             let mut sums = [[L::splat(0.0); M]; SUMS];
             for k in (0..whole).step_by(SUMS) {
                 if M <= 2 {

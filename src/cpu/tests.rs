@@ -1,10 +1,12 @@
 //! Kernels against formulas, on each kind of vector units that the CPU has.
 
+use super::RowsByExpert;
 use super::attend::{Attend, AttentionScratch, KvView, ROWS};
+use super::elementwise::WeightedSum;
 use super::inputs::Inputs;
 use super::lanes::VectorUnits;
 use super::panels::Panels;
-use super::product::{PanelProduct, ResultRows, correction};
+use super::product::{PanelProduct, ResultRows, SortedRows, correction};
 use crate::model::WeightFormat;
 use crate::schedule::KvType;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
@@ -49,8 +51,15 @@ impl DecodedRows {
     }
 
     fn pack(&self, format: WeightFormat, rows: usize, cols: usize, units: VectorUnits) -> Panels {
+        self.pack_part(format, [1, rows, cols], 0, units)
+    }
+
+    /// Packs matrices of `rows`, which begin with row `from`.
+    fn pack_part(&self, format: WeightFormat, size: [usize; 3], from: usize, units: VectorUnits) -> Panels {
+        let cols = size[2];
         let [row_bytes, scale_bytes] = [format.row_bytes(cols), format.scale_bytes(cols)];
-        Panels::pack([rows, cols], format, units.offset(), |first, data, scales| {
+        Panels::pack(size, format, units.offset(), |first, data, scales| {
+            let first = from + first;
             data.copy_from_slice(&self.data[first * row_bytes..][..data.len()]);
             scales.copy_from_slice(&self.scales[first * scale_bytes..][..scales.len()]);
             Ok(())
@@ -96,8 +105,10 @@ fn product(panels: &Panels, x: &[f32], rows: usize, units: VectorUnits) -> Vec<f
     let (start, stride) = (out.as_mut_ptr(), panels.rows);
     let part = PanelProduct {
         weights: panels,
+        matrix: 0,
         panels: 0..panels.count(),
         rows: 0..rows,
+        sorted: None,
         x: (x.as_ptr(), panels.cols),
         inputs: &inputs,
         out: ResultRows { start, stride },
@@ -105,6 +116,77 @@ fn product(panels: &Panels, x: &[f32], rows: usize, units: VectorUnits) -> Vec<f
     // SAFETY: all buffers have these sizes, and the CPU has the units.
     unsafe { part.run(units) };
     out
+}
+
+/// Experts' panels give the bits that each expert's own matrix gives, for rows in any order, and no other row is written.
+#[test]
+fn experts_are_multiplied_with_the_rows_that_chose_them() {
+    for (format, rows, cols) in cases() {
+        let matrix = DecodedRows::new(format, 3 * rows, cols);
+        let mut random = Random(3);
+        let x: Vec<f32> = (0..7 * cols).map(|_| signed(&mut random)).collect();
+        for units in VectorUnits::all() {
+            let experts = matrix.pack_part(format, [3, rows, cols], 0, units);
+            // Of 14 expert rows, two for each row of inputs, those of expert 2: more than a tile, and behind others.
+            let (sorted, share) = ([6, 9, 1, 0, 4, 5, 13, 2, 11, 12], 2);
+            let mut inputs = Inputs::default();
+            inputs.resize(sorted.len(), cols, correction(format, units));
+            for (mut to, r) in inputs.rows().zip(sorted) {
+                to.quantize(units, &x[r as usize / share * cols..][..cols]);
+            }
+            let mut out = vec![f32::NAN; 14 * rows];
+            let part = PanelProduct {
+                weights: &experts,
+                matrix: 2,
+                panels: 0..experts.count(),
+                rows: 2..sorted.len(),
+                sorted: Some(SortedRows { rows: &sorted, share }),
+                x: (x.as_ptr(), cols),
+                inputs: &inputs,
+                out: ResultRows { start: out.as_mut_ptr(), stride: rows },
+            };
+            // SAFETY: all buffers have these sizes, and the CPU has the units.
+            unsafe { part.run(units) };
+            let own = product(&matrix.pack_part(format, [1, rows, cols], 2 * rows, units), &x, 7, units);
+            for (r, out) in out.chunks_exact(rows).enumerate() {
+                match sorted[2..].contains(&(r as u32)) {
+                    true => assert_eq!(out, &own[r / share * rows..][..rows], "{} row {r}, {units:?}", format.name()),
+                    false => assert!(out.iter().all(|out| out.is_nan()), "{} row {r}, {units:?}", format.name()),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_sorted_by_their_experts_in_their_own_order() {
+    // An expert that is none has no rows.
+    let sorted = RowsByExpert::new(5, &[3, 1, 3, 0, 1, 9, 3]);
+    assert_eq!(sorted.rows, [3, 1, 4, 0, 2, 6]);
+    assert_eq!(sorted.chosen, [(0, 0..1), (1, 1..3), (3, 3..6)]);
+    assert_eq!(RowsByExpert::new(5, &[4]).chosen, [(4, 0..1); 1]);
+    assert!(RowsByExpert::new(5, &[]).chosen.is_empty());
+}
+
+#[test]
+fn experts_outputs_are_added_in_their_order() {
+    let mut random = Random(5);
+    for width in [16, 33, 70] {
+        let x: Vec<f32> = (0..3 * (width + 2)).map(|_| signed(&mut random)).collect();
+        let gains = [0.5, -0.25, 3.0];
+        for units in VectorUnits::all() {
+            let mut out = vec![f32::NAN; width];
+            // SAFETY: three rows at this stride lie in `x`, and the CPU has the units.
+            unsafe { units.run(WeightedSum { x: (x.as_ptr(), width + 2), gains: &gains, out: &mut out }) };
+            for (i, out) in out.iter().enumerate() {
+                let wanted = (0..3).fold(0f32, |sum, row| gains[row].mul_add(x[row * (width + 2) + i], sum));
+                assert!(
+                    (out - wanted).abs() <= 1e-6 * wanted.abs().max(1.0),
+                    "{width} {i}, {units:?}: {out}, {wanted}"
+                );
+            }
+        }
+    }
 }
 
 /// Bound of a product's error from the rounding of its inputs: a sum of independent errors, each at most half of its
@@ -338,7 +420,10 @@ fn counted(panels: &Panels, x: &[f32], inputs: &Inputs, out: &mut [f32], units: 
         let out = ResultRows { start: out.as_mut_ptr(), stride: panels.rows };
         let (all, x) = (0..panels.count(), (x.as_ptr(), panels.cols));
         // SAFETY: all buffers have these sizes, and the CPU has the units.
-        unsafe { PanelProduct { weights: panels, panels: all, rows: 0..1, x, inputs, out }.run(units) };
+        unsafe {
+            PanelProduct { weights: panels, matrix: 0, panels: all, rows: 0..1, sorted: None, x, inputs, out }
+                .run(units)
+        };
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Options {
     pub weights: WeightFormat,
     /// Positions of a sequence. Default: 4096, or the model's maximum if smaller.
     pub context: Option<usize>,
-    /// Rows of the largest prefill pass. Default: 512, or the context if smaller.
+    /// Rows of the largest prefill pass. Default: 512, of a mixture of experts 1024, or the context if smaller.
     pub chunk: Option<usize>,
     /// Sequences that have a KV cache at the same time.
     pub sequences: usize,
@@ -198,6 +198,13 @@ pub const MAX_ROWS: usize = MAX_GROUPS;
 const MOST_VERIFIED: usize = 64;
 /// Default rows of a prefill chunk.
 pub const DEFAULT_CHUNK: usize = 512;
+/// Default rows of a prefill chunk of a mixture of experts: 512 rows already read nearly all experts, each for a few rows.
+const MIXTURE_CHUNK: usize = 1024;
+
+/// The default rows of a prefill chunk of a model.
+pub fn default_chunk(shape: &Shape) -> usize {
+    if shape.experts.is_some() { MIXTURE_CHUNK } else { DEFAULT_CHUNK }
+}
 
 impl Options {
     /// The sizes to build the schedule for.
@@ -215,9 +222,11 @@ impl Options {
         if self.chunk == Some(0) {
             return Err(Error::input("a prefill chunk of 0 rows", text!("choose a ", Setting::Chunk, " of 1 or more")));
         }
-        if self.sequences == 0 || self.sequences > MAX_ROWS {
+        // Expert rows have a workgroup each, too.
+        let most_rows = MAX_ROWS / shape.experts.map_or(1, |experts| experts.used);
+        if self.sequences == 0 || self.sequences > most_rows {
             return Err(Error::input(
-                format!("a batch of {} sequences is not in 1..={MAX_ROWS}", self.sequences),
+                format!("a batch of {} sequences is not in 1..={most_rows}", self.sequences),
                 text!("choose another ", Setting::Batch),
             ));
         }
@@ -227,9 +236,9 @@ impl Options {
                 text!("choose a larger ", Setting::KvTokens, ", or a smaller ", Setting::Context),
             ));
         }
-        let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
+        let chunk = self.chunk.unwrap_or(default_chunk(shape)).min(context).min(most_rows);
         // A draft and the row before it are head rows of one pass, and so are those of several sequences.
-        let verified = self.drafted.saturating_add(1).min(context).min(MAX_ROWS);
+        let verified = self.drafted.saturating_add(1).min(context).min(most_rows);
         let most = MOST_VERIFIED.max(2 * self.sequences);
         let together = if self.drafted > 0 { self.sequences.saturating_mul(verified).min(most) } else { 1 };
         let max_rows = chunk.max(self.sequences).max(verified);

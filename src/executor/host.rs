@@ -129,6 +129,7 @@ impl StepState {
         (self.rows, self.head_first) = match rows {
             Rows::Pass | Rows::Draft | Rows::DraftSource => (self.token.len(), 0),
             Rows::Head => (head.count, head.first),
+            Rows::Expert(used) => (used * self.token.len(), 0),
         };
     }
 

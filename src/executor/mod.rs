@@ -469,6 +469,7 @@ fn no_content() -> Error {
 #[inline]
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
+    words[StateLayout::EXPERT_ROWS] = (layout.used_experts * rows.len()) as u32;
     words[StateLayout::CHUNK] = if rows.len() == 1 { 1 } else { leading_run(rows) as u32 };
     let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
     for (i, r) in rows.iter().enumerate() {

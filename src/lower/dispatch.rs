@@ -64,13 +64,18 @@ pub struct Dispatch {
     pub groups: [u32; 3],
     /// Its wait for earlier dispatches of its segment: [`Edge::None`] or [`Edge::Kernels`].
     pub edge: Edge,
-    /// The product that it computes, if its tile can be chosen.
+    /// The product that it computes, if that can have several tiles.
     pub product: Option<(Arithmetic, Product)>,
     /// Device addresses of the weights that the product reads; empty for other dispatches.
     pub weights: Range<u64>,
 }
 
 impl Dispatch {
+    /// The product whose tile is measured. Those of experts are not: what they read depends on the tokens.
+    pub fn tuned(&self) -> Option<(Arithmetic, Product)> {
+        self.product.filter(|(_, product)| product.experts == 0)
+    }
+
     /// A dispatch without steps and waits.
     pub fn new(kernel: Kernel, push: Push, groups: [u32; 3]) -> Dispatch {
         Dispatch { steps: 0..0, kernel, push, groups, edge: Edge::None, product: None, weights: 0..0 }

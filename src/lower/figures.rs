@@ -314,7 +314,7 @@ mod tests {
     use crate::lower::units::RDNA3;
 
     fn product(format: WeightFormat, outputs: usize, inputs: usize, rows: usize, gelu: bool) -> Product {
-        Product { format, outputs, inputs, rows, gelu, blocks: false }
+        Product { format, outputs, inputs, rows, gelu, blocks: false, experts: 0 }
     }
 
     #[test]

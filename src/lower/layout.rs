@@ -1,6 +1,7 @@
 //! The GPU's arena: the schedule's slots, then memory that only the kernels use, unknown to the schedule.
 
 use super::arithmetic::modules;
+use super::experts::ExpertRegions;
 use crate::model::LayerKind;
 use crate::schedule::layout::ALIGN;
 use crate::schedule::step::{Op, Rows, Slot};
@@ -65,6 +66,8 @@ pub struct GpuLayout {
     /// The step states of a pass's two halves, each a [`crate::schedule::layout::StateLayout`]: bytes from the arena's
     /// start.
     pub halves: [u64; 2],
+    /// The experts' rows.
+    pub(super) experts: ExpertRegions,
     /// Bytes of the arena in all.
     pub bytes: u64,
 }
@@ -88,14 +91,20 @@ impl GpuLayout {
         let mut tail = ArenaTail { bytes: schedule.arena.bytes };
         let mut packed: Vec<(Slot, PackedSlot)> = Vec::new();
         for step in &schedule.steps {
-            let Op::Linear { x, .. } = step.op else { continue };
+            let (Op::Linear { x, .. } | Op::ExpertLinear { x, .. }) = step.op else { continue };
+            // Inputs of all experts of a row are a row of the pass.
+            let rows = match step.op {
+                Op::ExpertLinear { share, .. } if share > 1 => Rows::Pass,
+                _ => step.rows,
+            };
             if !packed.iter().any(|(slot, _)| *slot == x) {
-                packed.push((x, place_packed(&mut tail, schedule, x, step.rows)));
+                packed.push((x, place_packed(&mut tail, schedule, x, rows)));
             }
         }
         let scratch = Scratch::place(&mut tail, schedule, &schedule.extent);
         let halves = [(); 2].map(|()| tail.take(4 * schedule.arena.state.words() as u64));
-        GpuLayout { packed, scratch, halves, bytes: tail.bytes }
+        let experts = ExpertRegions::place(schedule, |bytes| tail.take(bytes));
+        GpuLayout { packed, scratch, halves, experts, bytes: tail.bytes }
     }
 
     /// The packed copy of a slot that a linear step reads.
@@ -109,10 +118,13 @@ fn place_packed(tail: &mut ArenaTail, schedule: &Schedule, slot: Slot, rows: Row
         Rows::Pass => schedule.extent.max_rows,
         Rows::Head => schedule.extent.head_rows,
         Rows::Draft | Rows::DraftSource => schedule.arena.state.draft_rows,
+        Rows::Expert(used) => used * schedule.extent.max_rows,
     };
     let padded = slot.width.next_multiple_of(32);
     let readers = schedule.steps.iter().filter_map(|step| match step.op {
-        Op::Linear { weight, x, .. } if x == slot => Some(modules(weight.format).packed_bytes(padded)),
+        Op::Linear { weight, x, .. } | Op::ExpertLinear { weight, x, .. } if x == slot => {
+            Some(modules(weight.format).packed_bytes(padded))
+        }
         _ => None,
     });
     let stride = readers.max().unwrap_or(0).next_multiple_of(64);

@@ -3,6 +3,7 @@
 use super::arithmetic::{Arithmetic, Operand, modules};
 use super::dispatch::Addresses;
 use super::layout::GpuLayout;
+use super::piece::PieceLowering;
 use super::target::{Product, Target};
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::{Push, PushBlock, word};
@@ -109,6 +110,7 @@ impl PassKind {
         match rows {
             Rows::Pass | Rows::Draft | Rows::DraftSource => self.rows,
             Rows::Head => self.head_rows,
+            Rows::Expert(used) => used * self.rows,
         }
     }
 }
@@ -154,8 +156,21 @@ impl LoweredKernel {
     }
 }
 
+/// The error bounds of a product.
+fn tolerance_of(arithmetic: Arithmetic) -> Tolerance {
+    let about = Tolerance::ABOUT_F32;
+    match arithmetic {
+        Arithmetic::F32 => about,
+        // Inputs of 16 bits, with one scale for 16 of them or for a row.
+        Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
+        Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
+        // Inputs and weights of f16.
+        Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
+    }
+}
+
 impl Lowering<'_> {
-    /// The address of a slot's first row in this pass.
+    /// The address of a slot's first row in this pass. A pass of experts has no second half: its first row is 0.
     pub(super) fn slot(&self, s: Slot) -> u64 {
         self.addresses.arena + s.row(self.addresses.first_row)
     }
@@ -182,6 +197,7 @@ impl Lowering<'_> {
         word(match rows {
             Rows::Pass | Rows::Draft | Rows::DraftSource => StateLayout::ROWS,
             Rows::Head => StateLayout::HEAD_ROWS,
+            Rows::Expert(_) => StateLayout::EXPERT_ROWS,
         })
     }
 
@@ -200,14 +216,10 @@ impl Lowering<'_> {
         let s = &self.schedule.steps[step];
         let about = Tolerance::ABOUT_F32;
         match s.op {
-            Op::Linear { weight, x, .. } => match self.arithmetic(step, weight, x, s.rows) {
-                Arithmetic::F32 => about,
-                // Inputs of 16 bits, with one scale for 16 of them or for a row.
-                Arithmetic::IntegerDot => Tolerance { inputs: 2e-5, block: 16, ..about },
-                Arithmetic::Matrix(Operand::S8) => Tolerance { inputs: 2e-5, block: usize::MAX, ..about },
-                // Inputs and weights of f16.
-                Arithmetic::Matrix(Operand::F16) => Tolerance { inputs: 1e-3, ..about },
-            },
+            Op::Linear { weight, x, .. } => tolerance_of(self.arithmetic(step, weight, x, s.rows)),
+            Op::ExpertLinear { .. } => {
+                tolerance_of(PieceLowering::new(*self, 0..self.schedule.steps.len()).expert_arithmetic(step))
+            }
             Op::KvWrite { kv, .. } if kv.element == KvType::F16 => Tolerance::F16,
             Op::KvWrite { kv, .. } if kv.element == KvType::Bf16 => Tolerance::BF16,
             // Queries and weights of f16 on matrix units.

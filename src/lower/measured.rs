@@ -1,5 +1,5 @@
 //! Tiles for GPUs on which nothing was measured yet, from measurements of their kind: those that an H200 chose for the
-//! products of Gemma 3 27B, in INT8, INT4, Q4_K and Q6_K, or close to them.
+//! products of Gemma 3 27B, in INT8, INT4, Q4_K and Q6_K, or close to them; of experts for those of Gemma 4 26B-A4B.
 
 use super::arithmetic::{Arithmetic, Operand};
 use super::attend_tile::AttendTile;
@@ -35,6 +35,10 @@ impl Target {
                 let best = is_known.then(|| matrix(p)).flatten().map(Tile::Matrix);
                 best.filter(|best| tiles.contains(best)).or(tiles.first().copied())
             }
+            // Of experts a row has several, each with few outputs.
+            (Arithmetic::IntegerDot, true, 1) if p.experts > 0 && is_grouped => dot(2, 4, 8, 1),
+            (Arithmetic::IntegerDot, true, 1) if p.experts > 0 => dot(1, 12, 8, 1),
+            (Arithmetic::IntegerDot, false, 1) if p.experts > 0 => dot(2, 12, 4, 1),
             (Arithmetic::IntegerDot, true, 1) if is_grouped => dot(1, 4, 8, 4),
             (Arithmetic::IntegerDot, false, 1) if is_grouped && p.inputs < LONG_ROW => dot(2, 4, 16, 1),
             (Arithmetic::IntegerDot, true, 0..=2) => dot(2, 24, 4, 2),
@@ -86,6 +90,7 @@ fn matrix(p: Product) -> Option<MatrixTile> {
     let shares = p.format.grouped().is_some_and(|grouped| grouped.scales.share_a_scale());
     let (is_long, is_large) = (p.inputs >= LONG_ROW, p.gelu || p.outputs >= MANY_OUTPUTS);
     Some(match p.rows {
+        ..=8 if p.experts > 0 => direct(8, 32, [1, 4], if is_grouped { 1 } else { 2 }, 1, 1),
         ..=8 if !is_grouped => return None,
         ..=8 if is_large => direct(8, 32, [1, 4], 1, 1, 1),
         ..=8 if is_long => direct(8, 32, [1, 4], if shares { 1 } else { 2 }, 1, 3),
@@ -146,7 +151,8 @@ mod tests {
         let mut found = 0;
         for format in [WeightFormat::Int8, WeightFormat::Int4, q4_k, q6_k] {
             for rows in [2, 4, 8, 16, 32, 64, 128, 256, 512] {
-                let plain = |outputs, inputs| Product { format, outputs, inputs, rows, gelu: false, blocks: false };
+                let plain =
+                    |outputs, inputs| Product { format, outputs, inputs, rows, gelu: false, blocks: false, experts: 0 };
                 let all = [
                     plain(8192, 5376),
                     plain(5376, 4096),

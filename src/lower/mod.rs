@@ -13,6 +13,7 @@ pub mod attend_tile;
 pub mod caps;
 mod choice;
 pub mod dispatch;
+mod experts;
 pub mod figures;
 pub mod fragment;
 mod heads;
@@ -36,14 +37,17 @@ pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
 use arithmetic::{ActivationLayout, Arithmetic};
 use attend::{AttendOperands, Prepare};
 use dispatch::{Dispatch, Edge};
+use experts::{ExpertProduct, RouteOperands};
 use heads::{Heads, KvEntries};
+use layout::PackedSlot;
 use lowering::{LoweredKernel, is_halves};
 use piece::PieceLowering;
 use row::NormOperands;
+use target::Product;
 
 use crate::lower::kernels::Module;
 use crate::model::LayerKind;
-use crate::schedule::step::{Matrix, Op, Rows, Slot};
+use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector};
 use crate::schedule::{Segment, Step};
 use std::ops::Range;
 
@@ -117,11 +121,10 @@ impl PieceLowering<'_> {
                 is_packing = true;
             }
             // Products on matrix units share one region of partial sums.
-            let takes_scratch = matches!(product, Some((Arithmetic::Matrix(_), _)));
-            let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
+            let takes_scratch = |product| matches!(product, Some((Arithmetic::Matrix(_), Product { experts: 0, .. })));
             let unsettled = || out.iter().rev().take_while(|d| d.steps.start >= settled);
             let waits = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d))
-                || takes_scratch && unsettled().any(is_taken)
+                || takes_scratch(product) && unsettled().any(|d| takes_scratch(d.product))
                 || is_packing;
             let edge = if waits { Edge::Kernels } else { Edge::None };
             if waits {
@@ -132,6 +135,10 @@ impl PieceLowering<'_> {
             at += taken;
             if let Some(LoweredKernel { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
                 out.push(Dispatch { steps: at..at, ..Dispatch::new(kernel, push, groups) });
+            }
+            for LoweredKernel { kernel, push, groups, .. } in self.group(at - 1) {
+                settled = at - 1;
+                out.push(Dispatch { steps: at..at, edge: Edge::Kernels, ..Dispatch::new(kernel, push, groups) });
             }
             if let Some(LoweredKernel { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
                 // No barrier follows the pack yet, so readers of the step still need one.
@@ -154,14 +161,18 @@ impl PieceLowering<'_> {
                 if x2 == residual && rows != Rows::Head =>
             {
                 let second = Some((w2, eps2, out));
-                let norm = NormOperands { x, weight, eps, residual: Some(residual), scalar, second };
-                Some(self.norm(Module::NormAddNorm, rows, norm, at + 1, 2))
+                let third = steps.get(2).and_then(|step| self.second_norm(at + 2, &steps[1], step));
+                let norm = NormOperands { x, weight, eps, residual: Some(residual), scalar, second, third };
+                Some(self.norm(Module::NormAddNorm, rows, norm, at + 1, 2 + usize::from(third.is_some())))
             }
             (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
                 if self.fuses_gelu(at, weight, x, gated, rows) && is_halves(out, gate, up) =>
             {
                 Some(self.linear(at, weight, x, gated, rows, true))
             }
+            (Op::RmsNorm { .. }, Op::Linear { .. }) => self.fuse_route(at, steps),
+            (Op::ExpertSum { .. }, Op::RmsNorm { .. }) => self.fuse_join(at, steps),
+            (Op::ExpertLinear { .. }, Op::ExpertLinear { .. }) => self.fuse_experts(at, steps),
             (Op::HeadNormRope { .. }, op) if let Some(attend) = AttendOperands::of(op) => {
                 let q = Heads::of(&steps[0].op).filter(|q| q.is_ahead && q.x == attend.q)?;
                 let fuses = self.fuses_attention(at + 1, &attend);
@@ -173,6 +184,22 @@ impl PieceLowering<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The norm at `at`, if it has the input and the activation layout of the norm before it, `first`, and rows of the
+    /// same size: its weights and the place of its output.
+    fn second_norm(&self, at: usize, first: &Step, step: &Step) -> Option<(Vector, PackedSlot)> {
+        let (&Op::RmsNorm { x, eps, out, .. }, &Op::RmsNorm { x: x2, weight, eps: eps2, out: out2 }) =
+            (&first.op, &step.op)
+        else {
+            return None;
+        };
+        let (layout, packed) = self.written(at - 1, out, first.rows);
+        let (layout2, packed2) = self.written(at, out2, step.rows);
+        let (packed, packed2) = (packed?, packed2?);
+        let is_same = (x, eps, first.rows) == (x2, eps2, step.rows)
+            && (layout, packed.stride, packed.padded) == (layout2, packed2.stride, packed2.padded);
+        is_same.then_some((weight, packed2))
     }
 
     /// Whether the product of gate and up at `at` is fused with their gated GELU, which is written to `gated`.
@@ -224,12 +251,11 @@ impl PieceLowering<'_> {
         match step.op {
             Op::Embed { table, scale, out } => self.embed(rows, table, scale, out),
             Op::RmsNorm { x, weight, eps, out } => {
-                let norm =
-                    NormOperands { x, weight, eps, residual: None, scalar: None, second: Some((weight, eps, out)) };
+                let norm = NormOperands { second: Some((weight, eps, out)), ..NormOperands::new(x, weight, eps) };
                 self.norm(Module::RmsNorm, rows, norm, at, 1)
             }
             Op::NormAdd { x, weight, eps, residual, scalar } => {
-                let norm = NormOperands { x, weight, eps, residual: Some(residual), scalar, second: None };
+                let norm = NormOperands { residual: Some(residual), scalar, ..NormOperands::new(x, weight, eps) };
                 self.norm(Module::NormAdd, rows, norm, at, 1)
             }
             Op::Linear { weight, x, out } => self.linear(at, weight, x, out, rows, false),
@@ -241,6 +267,13 @@ impl PieceLowering<'_> {
                 self.attend(at, AttendOperands { q, kv, out, heads, scale, window }, None, 1)
             }
             Op::GatedGelu { gate, up, out } => self.gated_gelu(at, rows, gate, up, out),
+            Op::Route { scores, factors, chosen, gains, scale } => {
+                self.route(at, RouteOperands { scores, factors, chosen, gains, scale }, None)
+            }
+            Op::ExpertLinear { weight, chosen, x, share, out } => {
+                self.expert_linear(at, &ExpertProduct { weight, chosen, x, share, out }, None)
+            }
+            Op::ExpertSum { x, gains, out } => self.expert_sum(at, x, gains, out),
             Op::SoftCap { x, cap } => self.soft_cap(rows, x, cap),
             Op::Argmax { x } => self.argmax(rows, x),
             Op::BlockSums { x, ask, allowed, sums, tops } => self.block_sums(rows, [x, ask, allowed], sums, tops),

@@ -4,6 +4,7 @@
 //! start.
 
 use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
+use super::experts::ExpertProduct;
 use super::layout::PackedSlot;
 use super::lowering::{LoweredKernel, Lowering, is_halves};
 use super::target::Product;
@@ -46,12 +47,20 @@ impl<'a> PieceLowering<'a> {
     pub(super) fn wanted(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
         let behind = self.schedule.steps.iter().enumerate().take(self.steps.end).skip(at);
         let reader = behind.filter_map(|(at, s)| Some((at, reads(s, slot)?))).next();
-        match reader.map(|(at, weight)| modules(weight.format).inputs(self.arithmetic(at, weight, slot, rows))) {
+        match reader.map(|(at, weight)| self.input_layout(at, weight, slot, rows)) {
             None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
             Some(ActivationLayout::F16Row) if reader.is_some_and(|(r, weight)| self.is_gated(at, r, weight)) => {
                 (ActivationLayout::F16Block, self.layout.packed(slot))
             }
             Some(layout) => (layout, self.layout.packed(slot)),
+        }
+    }
+
+    /// The activation layout in which the product at `at`, of `weight` with `slot`, reads the slot.
+    fn input_layout(&self, at: usize, weight: Matrix, slot: Slot, rows: Rows) -> ActivationLayout {
+        match ExpertProduct::of(&self.schedule.steps[at].op) {
+            Some(e) => self.expert_layout(at, &e),
+            None => modules(weight.format).inputs(self.arithmetic(at, weight, slot, rows)),
         }
     }
 
@@ -80,10 +89,19 @@ impl<'a> PieceLowering<'a> {
     /// One past the last step that reads the output of the step at `at`, if that is packed instead of in a slot.
     pub(super) fn hands_on(&self, at: usize) -> Option<usize> {
         let step = &self.schedule.steps[at];
-        let (Op::RmsNorm { out, .. } | Op::Attend { out, .. } | Op::GatedGelu { out, .. }) = step.op else {
-            return None;
+        // Where rows stand in the order of the experts, only the sum at the end of these steps has them in the pass's.
+        let is_grouped = self.groups_experts(at);
+        let out = match step.op {
+            Op::RmsNorm { out, .. } | Op::Attend { out, .. } | Op::GatedGelu { out, .. } => out,
+            Op::Route { chosen: out, .. } | Op::ExpertLinear { out, .. } if is_grouped => out,
+            _ => return None,
         };
-        let is_packed = step.rows == Rows::Pass && self.written(at, out, step.rows).0 != ActivationLayout::F32;
+        let is_packed = match step.rows {
+            Rows::Expert(_) if is_grouped => true,
+            Rows::Pass if matches!(step.op, Op::Route { .. }) => true,
+            Rows::Pass | Rows::Expert(_) => self.written(at, out, step.rows).0 != ActivationLayout::F32,
+            Rows::Head | Rows::Draft | Rows::DraftSource => false,
+        };
         self.last_reader(at, out).filter(|_| is_packed).map(|reader| reader + 1)
     }
 
@@ -93,16 +111,19 @@ impl<'a> PieceLowering<'a> {
         let mut packs = Vec::new();
         for at in self.steps.clone() {
             let Step { ref op, rows, .. } = self.schedule.steps[at];
-            if let Op::Linear { weight, x, .. } = *op
+            if let Op::Linear { weight, x, .. } | Op::ExpertLinear { weight, x, .. } = *op
                 && !known.contains(&x)
             {
                 known.push(x);
                 if !self.schedule.steps[self.steps.start..at].iter().any(|step| writes(step, x)) && !self.is_in_parts(x)
                 {
+                    // Inputs of all experts of a row are a row of the pass.
+                    let rows = if matches!(*op, Op::ExpertLinear { share: 2.., .. }) { Rows::Pass } else { rows };
                     packs.extend(self.pack_input(at, weight, x, rows));
                 }
             }
         }
+        packs.extend(self.entry_table());
         packs
     }
 
@@ -118,7 +139,7 @@ impl<'a> PieceLowering<'a> {
     }
 
     fn pack_input(&self, at: usize, weight: Matrix, x: Slot, rows: Rows) -> Option<LoweredKernel> {
-        let layout = modules(weight.format).inputs(self.arithmetic(at, weight, x, rows));
+        let layout = self.input_layout(at, weight, x, rows);
         self.pack_slot(x, rows, layout, self.layout.packed(x)?, 1)
     }
 
@@ -166,7 +187,7 @@ fn writes(step: &Step, slot: Slot) -> bool {
 /// The matrix of a linear step that reads `slot`.
 fn reads(step: &Step, slot: Slot) -> Option<Matrix> {
     match step.op {
-        Op::Linear { weight, x, .. } if x == slot => Some(weight),
+        Op::Linear { weight, x, .. } | Op::ExpertLinear { weight, x, .. } if x == slot => Some(weight),
         _ => None,
     }
 }

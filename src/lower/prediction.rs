@@ -4,7 +4,7 @@ use super::dispatch::{Addresses, Dispatch};
 use super::figures::Figures;
 use super::kernels::Module;
 use super::layout::GpuLayout;
-use super::target::Target;
+use super::target::{Product, Target};
 use super::units::{MatrixUnits, RDNA3};
 use super::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::schedule::cost::{Cost, PassShape, step_cost};
@@ -65,13 +65,18 @@ pub(crate) fn target_of(machine: &str) -> Option<Target> {
 }
 
 fn dispatch_seconds(target: &Target, reached: Figures, schedule: &Schedule, pass: PassShape, d: &Dispatch) -> f64 {
-    if let Some((arithmetic, p)) = d.product {
+    let mut cost = Cost::default();
+    d.steps.clone().for_each(|at| cost += step_cost(&schedule.steps[at], pass));
+    if let Some((arithmetic, mut p)) = d.product {
+        if p.experts > 0 {
+            // The experts that are read, side by side.
+            let read = (cost.weight_bytes as f64 / p.weight_bytes()).round().max(1.0) as usize;
+            p = Product { outputs: read * p.outputs, experts: 0, ..p };
+        }
         let tile = target.tile(arithmetic, p);
         let of_tile = tile.map(|tile| reached.seconds(target.subgroup, target.units, p, tile, d.groups));
         return of_tile.unwrap_or_else(|| reached.least_seconds(arithmetic, p));
     }
-    let mut cost = Cost::default();
-    d.steps.clone().for_each(|at| cost += step_cost(&schedule.steps[at], pass));
     let rate = match d.kernel.module {
         Module::AttendMatrixF16
         | Module::AttendMatrixReloadF16

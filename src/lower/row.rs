@@ -19,7 +19,7 @@ const ROW_WORKGROUP: u32 = 256;
 const ARGMAX_SHARE: usize = 4096;
 
 /// For kernels that keep a row of `width` elements in registers: vectors of four per lane, and lanes of a workgroup.
-fn row_division(width: usize) -> (u32, u32) {
+pub(super) fn row_division(width: usize) -> (u32, u32) {
     let vecs = width.div_ceil(4);
     let turns = vecs.div_ceil(MAX_WORKGROUP as usize);
     // Divisible by every subgroup size.
@@ -38,6 +38,15 @@ pub(super) struct NormOperands {
     pub(super) scalar: Option<Vector>,
     /// The second norm, written to a slot: weight, eps, output.
     pub(super) second: Option<(Vector, f32, Slot)>,
+    /// A further output of the second norm with other weights, packed as the first one is.
+    pub(super) third: Option<(Vector, PackedSlot)>,
+}
+
+impl NormOperands {
+    /// A norm alone.
+    pub(super) fn new(x: Slot, weight: Vector, eps: f32) -> NormOperands {
+        NormOperands { x, weight, eps, residual: None, scalar: None, second: None, third: None }
+    }
 }
 
 impl Lowering<'_> {
@@ -126,9 +135,11 @@ impl PieceLowering<'_> {
             scalar: n.scalar.map_or(0, |scalar| self.vector(scalar)),
             y_out: self.slot(out),
             packed: packed.map_or(0, |p| self.addresses.arena + p.offset),
+            w3: n.third.map_or(0, |(weight, _)| self.vector(weight)),
+            packed2: n.third.map_or(0, |(_, p)| self.addresses.arena + p.offset),
             which: Lowering::row_count_word(rows),
             gather: match rows {
-                Rows::Pass | Rows::Draft => 0,
+                Rows::Pass | Rows::Draft | Rows::Expert(_) => 0,
                 Rows::Head => 1,
                 Rows::DraftSource => word(self.schedule.arena.state.source()),
             },
@@ -142,7 +153,8 @@ impl PieceLowering<'_> {
             eps2,
         };
         let (vecs, workgroup) = row_division(packed.map_or(n.x.width, |p| p.padded));
-        let constants = NormConstants { vecs, form: layout as u32, keep, scaled: u32::from(n.scalar.is_some()) };
+        let (scaled, twice) = (u32::from(n.scalar.is_some()), u32::from(n.third.is_some()));
+        let constants = NormConstants { vecs, form: layout as u32, keep, scaled, twice };
         let kernel = Kernel::new(module, workgroup, constants);
         LoweredKernel::new(kernel, &push, [1, self.count(rows) as u32, 1], taken)
     }
@@ -162,6 +174,7 @@ impl PieceLowering<'_> {
             x: self.slot(gate),
             up: self.slot(up),
             y_out: packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset),
+            list: 0,
             tops: self.addresses.arena + self.layout.scratch.maxima,
             which: Lowering::row_count_word(rows),
             width: word(gate.width),
@@ -170,7 +183,7 @@ impl PieceLowering<'_> {
             padded: packed.map_or(0, |p| word(p.padded)),
         };
         let (vecs, workgroup) = row_division(packed.map_or(gate.width, |p| p.padded).div_ceil(parts));
-        let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
+        let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32, gather: 0 };
         let kernel = Kernel::new(Module::GatedGelu, workgroup, constants);
         LoweredKernel::new(kernel, &push, [parts as u32, self.count(rows) as u32, 1], 1)
     }
@@ -181,7 +194,7 @@ impl PieceLowering<'_> {
         let mut parts = 1;
         let is_in_slot = |out: Slot| self.written(at, out, step.rows).0 == ActivationLayout::F32;
         let out = match step.op {
-            Op::Embed { out, .. } | Op::Linear { out, .. } => out,
+            Op::Embed { out, .. } | Op::Linear { out, .. } | Op::ExpertSum { out, .. } => out,
             Op::RmsNorm { out, .. } if is_in_slot(out) => out,
             Op::Attend { out, kv, .. } if !whole_blocks(kv.head_dim) || is_in_slot(out) => out,
             Op::GatedGelu { out, .. } if writes_f32_only(kernel.module) || is_in_slot(out) => out,
@@ -195,6 +208,8 @@ impl PieceLowering<'_> {
             | Op::Attend { .. }
             | Op::GatedGelu { .. }
             | Op::KvWrite { .. }
+            | Op::Route { .. }
+            | Op::ExpertLinear { .. }
             | Op::Argmax { .. }
             | Op::BlockSums { .. }
             | Op::Candidates { .. } => return None,
@@ -212,14 +227,25 @@ impl PieceLowering<'_> {
         packed: PackedSlot,
         parts: usize,
     ) -> Option<LoweredKernel> {
-        if layout == ActivationLayout::F32 {
-            return None;
-        }
+        (layout != ActivationLayout::F32).then(|| self.pack_rows(slot, rows, layout, packed, parts, None))
+    }
+
+    /// Packs rows of a slot: with `gather`, for row r the row `list[r] / share`; the address of the list, and `share`.
+    pub(super) fn pack_rows(
+        &self,
+        slot: Slot,
+        rows: Rows,
+        layout: ActivationLayout,
+        packed: PackedSlot,
+        parts: usize,
+        gather: Option<(u64, usize)>,
+    ) -> LoweredKernel {
         let push = PackPush {
             state: self.addresses.state,
             x: self.slot(slot),
             up: self.slot(slot),
             y_out: self.addresses.arena + packed.offset,
+            list: gather.map_or(0, |(list, _)| list),
             tops: self.addresses.arena + self.layout.scratch.maxima,
             which: Lowering::row_count_word(rows),
             width: word(slot.width),
@@ -228,10 +254,11 @@ impl PieceLowering<'_> {
             padded: word(packed.padded),
         };
         let (vecs, workgroup) = row_division(packed.padded.div_ceil(parts));
-        let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
+        let gather = gather.map_or(0, |(_, share)| share as u32);
+        let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32, gather };
         let kernel = Kernel::new(Module::Pack, workgroup, constants);
         let groups = [parts as u32, self.count(rows) as u32, 1];
-        Some(LoweredKernel::new(kernel, &push, groups, 0))
+        LoweredKernel::new(kernel, &push, groups, 0)
     }
 }
 

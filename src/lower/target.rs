@@ -32,6 +32,8 @@ pub struct Product {
     pub gelu: bool,
     /// Inputs in F16Block.
     pub blocks: bool,
+    /// Of an expert's product: the expert rows that read one row of the inputs. Else 0.
+    pub experts: usize,
 }
 
 impl Product {
@@ -39,7 +41,12 @@ impl Product {
     pub fn new(weight: Matrix, rows: usize, gelu: bool) -> Product {
         let outputs = if gelu { weight.rows / 2 } else { weight.rows };
         let inputs = WeightFormat::padded(weight.cols);
-        Product { format: weight.format, outputs, inputs, rows, gelu, blocks: false }
+        Product { format: weight.format, outputs, inputs, rows, gelu, blocks: false, experts: 0 }
+    }
+
+    /// Rows of inputs that share a load of weights in the kernels for few rows.
+    pub fn columns(rows: usize) -> usize {
+        rows.next_power_of_two().min(COLUMNS)
     }
 
     /// Its additional work on matrix units.
@@ -287,17 +294,17 @@ impl Target {
     /// The kernel and grid of a product in [`Arithmetic::F32`].
     pub fn f32(&self, p: Product) -> (Kernel, [u32; 3]) {
         let modules = p.modules();
-        if p.rows >= TILE_ROWS {
+        if p.rows >= TILE_ROWS && p.experts == 0 {
             let kernel = Kernel::new(modules.linear_tile, TILE_WORKGROUP, NoConstants {}).of_weights(p.format);
             return (kernel, [grid(p.outputs.div_ceil(TILE)), p.rows.div_ceil(TILE) as u32, 1]);
         }
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
-        let columns = p.rows.next_power_of_two().min(COLUMNS);
+        let columns = Product::columns(p.rows);
         // Each output needs `columns` accumulators, with gelu twice as many. They must fit in registers.
         let outputs = if p.gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.subgroup * F32_SUBGROUPS;
         let constants = LinearConstants { rows: outputs, columns: columns as u32 };
-        let kernel = Kernel::new(module, workgroup, constants).of_weights(p.format);
+        let kernel = Kernel::new(module, workgroup, constants).of_weights(p.format).of_experts(p.experts);
         let groups = p.outputs.div_ceil((outputs * F32_SUBGROUPS) as usize);
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
@@ -307,13 +314,13 @@ impl Target {
     pub fn dot(&self, p: Product, t: DotTile, form: ActivationLayout) -> Option<(Kernel, [u32; 3])> {
         let modules = p.modules().dot.as_ref()?;
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
-        let columns = p.rows.next_power_of_two().min(COLUMNS);
+        let columns = Product::columns(p.rows);
         let workgroup = self.subgroup * t.subgroups;
         let blocks = (p.inputs / p.format.per_load()) as u32;
         let each = if p.gelu { GELU_BLOCK } else { self.outputs_at_once(t) };
         let groups = [grid(p.outputs.div_ceil((each * t.turns) as usize)), p.rows.div_ceil(columns) as u32, 1];
         // A stage ends when the blocks of all rows are written. That can be counted only if one tile covers all rows.
-        let is_staged = p.gelu && groups[1] == 1;
+        let is_staged = p.gelu && groups[1] == 1 && p.experts == 0;
         let stages = if is_staged { p.outputs.div_ceil((each * groups[0]) as usize) as u32 } else { 1 };
         let constants = LinearDotConstants {
             rows: t.outputs,
@@ -325,7 +332,8 @@ impl Target {
             form: form as u32,
             sharers: t.sharers,
         };
-        Some((Kernel::new(module, workgroup, constants).of_weights(p.format), groups))
+        let kernel = Kernel::new(module, workgroup, constants).of_weights(p.format).of_experts(p.experts);
+        Some((kernel, groups))
     }
 
     /// Outputs that a workgroup of `linear_dot` computes at a time.
@@ -401,7 +409,7 @@ impl Target {
         };
         // Most sums of a lane. A load of 32 weights needs two blocks of x, which leave fewer registers for sums.
         let most = if p.format.per_load() > DOT_BLOCK { 32 } else { 64 };
-        let columns = p.rows.next_power_of_two().min(COLUMNS);
+        let columns = Product::columns(p.rows);
         let mut all = Vec::new();
         let outputs = [1, 2, 4].into_iter().filter(|&n| p.weight_rows(n) * columns <= most);
         for (outputs, sharers) in outputs.flat_map(|n| self.dot_sharers(p).map(move |sharers| (n, sharers))) {

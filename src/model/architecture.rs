@@ -58,6 +58,8 @@ pub struct ConfigRules {
     pub ends_global: bool,
     /// Whether `final_logit_softcapping` caps the logits. Otherwise the key is refused.
     pub caps_logits: bool,
+    /// Whether `enable_moe_block` gives its layers experts.
+    pub has_experts: bool,
     /// [`crate::model::Shape::norms_values`].
     pub norms_values: bool,
     /// [`crate::model::Shape::scales_layers`].
@@ -91,6 +93,7 @@ pub static GEMMA3: Architecture = Architecture {
         rotated: None,
         ends_global: false,
         caps_logits: false,
+        has_experts: false,
         norms_values: false,
         scales_layers: false,
         zeros: &[],
@@ -101,7 +104,7 @@ pub static GEMMA3: Architecture = Architecture {
     is_drafter: false,
 };
 
-/// Gemma 4's dense text models.
+/// Gemma 4's text models, dense and with experts.
 pub static GEMMA4: Architecture = Architecture {
     name: "gemma4",
     title: "Gemma 4",
@@ -122,10 +125,11 @@ pub static GEMMA4: Architecture = Architecture {
         rotated: Some(0.25),
         ends_global: true,
         caps_logits: true,
+        has_experts: true,
         norms_values: true,
         scales_layers: true,
         zeros: &[("hidden_size_per_layer_input", 256), ("num_kv_shared_layers", 0)],
-        flags: &["attention_bias", "enable_moe_block", "use_double_wide_mlp"],
+        flags: &["attention_bias", "use_double_wide_mlp"],
     },
     gguf: GgufRules { ends: &["<eos>", "<turn|>"] },
     template: include_str!("gemma4.jinja"),
@@ -143,7 +147,8 @@ pub static GEMMA4_DRAFTER: Architecture = Architecture {
         vocab: GEMMA4.config.vocab,
         layers: 4,
         zeros: &[("hidden_size_per_layer_input", 256)],
-        flags: GEMMA4.config.flags,
+        flags: &["attention_bias", "enable_moe_block", "use_double_wide_mlp"],
+        has_experts: false,
         ..GEMMA4.config
     },
     gguf: GgufRules { ends: GEMMA4.gguf.ends },

@@ -16,7 +16,7 @@ use self::keys::{ConfigReader, REMEDY_CONFIG, excerpt};
 pub(crate) use self::quantization::Quantization;
 use crate::model::architecture::{self, Architecture};
 use crate::model::json::parse as parse_json;
-use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
+use crate::model::shape::{AttentionShape, Experts, LayerKind, Rope, Shape, Values};
 use crate::model::text_file;
 use crate::{Error, Result};
 
@@ -29,6 +29,8 @@ pub(crate) mod limit {
     pub const HIDDEN: usize = 1 << 17;
     pub const FFN: usize = 1 << 20;
     pub const LAYERS: usize = 1024;
+    pub const EXPERTS: usize = 256;
+    pub const USED: usize = 8;
     pub const HEADS: usize = 1024;
     pub const HEAD_DIM: usize = 512;
     pub const POSITIONS: usize = 1 << 30;
@@ -134,6 +136,12 @@ pub fn to_json(shape: &Shape) -> String {
     for (key, _) in family.config.zeros {
         config[*key] = json!(0);
     }
+    if let Some(experts) = shape.experts {
+        config["enable_moe_block"] = json!(true);
+        config["num_experts"] = json!(experts.count);
+        config["top_k_experts"] = json!(experts.used);
+        config["moe_intermediate_size"] = json!(experts.ffn);
+    }
     if let Some(backbone) = shape.backbone {
         let mut outer = json!({
             "architectures": [family.classes[0]],
@@ -231,6 +239,7 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
         vocab: text.size("vocab_size", rules.vocab, limit::VOCAB)?,
         hidden: text.size("hidden_size", 2304, limit::HIDDEN)?,
         ffn: text.size("intermediate_size", 9216, limit::FFN)?,
+        experts: parse_experts(family, text)?,
         local,
         global,
         layers,
@@ -263,6 +272,8 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
     const KEYS: ShapeKeys = ShapeKeys {
         hidden: "hidden_size",
         ffn: "intermediate_size",
+        expert_ffn: "moe_intermediate_size",
+        used: "top_k_experts",
         heads: "num_attention_heads",
         kv_heads: "num_key_value_heads",
         head_dim: "head_dim",
@@ -270,6 +281,27 @@ fn parse_text(family: &'static Architecture, outer: &ConfigReader, text: &Config
     };
     check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("config.json: {cause}"), REMEDY_CONFIG))?;
     Ok(shape)
+}
+
+/// The experts of a model whose layers have them.
+fn parse_experts(family: &Architecture, text: &ConfigReader) -> Result<Option<Experts>> {
+    if !family.config.has_experts || text.flag("enable_moe_block")? != Some(true) {
+        return Ok(None);
+    }
+    let size = |key: &str, max: usize| match text.get(key) {
+        Some(_) => text.size(key, 1, max),
+        None => {
+            let cause = format!("config.json has no {key}, which a model with experts needs");
+            Err(Error::input(cause, REMEDY_CONFIG))
+        }
+    };
+    const OLDER: &str = "expert_intermediate_size";
+    let width = if text.get(OLDER).is_some() { OLDER } else { "moe_intermediate_size" };
+    Ok(Some(Experts {
+        count: size("num_experts", limit::EXPERTS)?,
+        used: size("top_k_experts", limit::USED)?,
+        ffn: size(width, limit::FFN)?,
+    }))
 }
 
 /// Width of a drafter's model. None of its layers has keys and values of its own.
@@ -355,21 +387,27 @@ fn parse_attention(
 pub(crate) struct ShapeKeys {
     pub(crate) hidden: &'static str,
     pub(crate) ffn: &'static str,
+    pub(crate) expert_ffn: &'static str,
+    pub(crate) used: &'static str,
     pub(crate) heads: &'static str,
     pub(crate) kv_heads: &'static str,
     pub(crate) head_dim: &'static str,
     pub(crate) bos: &'static str,
 }
 
-/// Checks relations between values: divisibility, and that the vocabulary has the first token.
+/// Checks relations between values: divisibility, and that there are as many experts as a row takes and the first token.
 ///
 /// # Errors
 /// The wrong key and its fault.
 pub(crate) fn check_shape(shape: &Shape, keys: &ShapeKeys) -> std::result::Result<(), String> {
-    for (key, size) in [(keys.hidden, shape.hidden), (keys.ffn, shape.ffn)] {
+    let expert_ffn = shape.experts.map(|experts| (keys.expert_ffn, experts.ffn));
+    for (key, size) in [(keys.hidden, shape.hidden), (keys.ffn, shape.ffn)].into_iter().chain(expert_ffn) {
         if size % 8 != 0 {
             return Err(format!("{key} is {size}; Kiln needs a multiple of 8"));
         }
+    }
+    if let Some(Experts { count, used, .. }) = shape.experts.filter(|experts| experts.used > experts.count) {
+        return Err(format!("{} is {used}, and a layer has {count} experts", keys.used));
     }
     for &AttentionShape { heads, kv_heads, head_dim, .. } in [&shape.local, &shape.global] {
         if !head_dim.is_multiple_of(2) {

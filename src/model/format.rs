@@ -15,7 +15,7 @@ use crate::error::{Setting, text};
 use crate::model::blocks::BlockFormat;
 use crate::model::grouped::{Grouped, LOAD};
 use crate::model::shape::Shape;
-use crate::model::tensor::{Role, TensorId};
+use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
 /// How the rows of a matrix are stored: elements, and scales if the format has them.
@@ -213,10 +213,14 @@ impl WeightFormat {
 
     /// The format of a matrix if this one is requested. `stored` is the matrix's format in its files, if there are any.
     ///
-    /// With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole groups. A matrix
+    /// A router is BF16. With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole
+    /// groups. A matrix
     /// that the file has in a smaller quantised format keeps it: a wider one would only take memory. A matrix in a
     /// quantised type of a GGUF file always keeps it: another format would lose precision.
     pub fn of_matrix(self, id: TensorId, shape: &Shape, stored: Option<SourceFormat>) -> WeightFormat {
+        if id.is_router() {
+            return WeightFormat::Bf16;
+        }
         let is_table = matches!(id, TensorId::Embedding | TensorId::Head);
         let format = match self {
             WeightFormat::Int4 if is_table || !self.holds(id.dims(shape)[1]) => WeightFormat::Int8,
@@ -231,10 +235,15 @@ impl WeightFormat {
 
     /// Names the layers' matrices that this format cannot hold; `None` if it holds all.
     pub fn exceptions(self, shape: &Shape) -> Option<String> {
-        let layers = |role: Role| (0..shape.layers.len()).map(move |layer| TensorId::Layer(layer, role));
-        let matrices = Role::ALL.into_iter().filter(|&role| !TensorId::Layer(0, role).is_vector());
-        let is_exception = |role: &Role| layers(*role).any(|id| !self.holds(id.dims(shape)[1]));
-        let list: Vec<&str> = matrices.filter(is_exception).map(Role::suffix).collect();
+        let mut list: Vec<&str> = Vec::new();
+        for id in TensorId::all(shape).filter(|id| !id.is_vector() && !id.is_router()) {
+            if let TensorId::Layer(_, role) = id
+                && !self.holds(id.dims(shape)[1])
+                && !list.contains(&role.suffix())
+            {
+                list.push(role.suffix());
+            }
+        }
         let kept = WeightFormat::Int8.name().to_uppercase();
         let (format, group) = (self.name().to_uppercase(), Self::GROUP);
         (!list.is_empty()).then(|| {

@@ -139,13 +139,15 @@ impl FileMix {
 
     /// The type of a tensor in a file of this mix. Vectors are in F32.
     pub fn stored(&self, id: TensorId, shape: &Shape) -> SourceFormat {
-        if id.is_vector() {
+        if id.is_vector() || id.is_router() {
             return SourceFormat::F32;
         }
         let SourceFormat::Blocks(base) = self.base else { return self.base };
         let cols = id.dims(shape)[1];
         let wanted = match id {
             TensorId::Layer(layer, role) => {
+                // The quantiser goes by parts of names, which experts share with the dense half.
+                let role = if role == Role::ExpertDown { Role::Down } else { role };
                 let holds = |rule: &&Rule| rule.role == role && rule.when.holds(layer, shape);
                 self.rules.iter().find(holds).map_or(base, |rule| rule.of)
             }
@@ -236,6 +238,8 @@ mod tests {
             ("27b", "q4_0", 15.6, 0.1),
             ("27b", "q4_k_m", 16.5, 0.1),
             ("27b", "q8_0", 28.7, 0.1),
+            ("gemma4-26b-a4b", "q4_0", 14.4, 0.1),
+            ("gemma4-26b-a4b", "q4_k_m", 16.8, 0.1),
         ] {
             let bytes = FileMix::of_name(mix).unwrap().file_bytes(&preset(model).unwrap());
             assert!((bytes as f64 / 1e9 - gigabytes).abs() <= digit / 2.0, "{model} {mix}: {bytes}");
@@ -251,7 +255,11 @@ mod tests {
         let spread = [0, 1, 4, 7, 10, 13, 15, 16, 17];
         for layer in 0..18 {
             let is_spread = spread.contains(&layer);
-            for role in Role::ALL {
+            let roles = TensorId::all(&shape).filter_map(|id| match id {
+                TensorId::Layer(of, role) => (of == layer).then_some(role),
+                _ => None,
+            });
+            for role in roles {
                 let wanted = match role {
                     Role::Q | Role::K | Role::Gate | Role::Up => "q5_0",
                     Role::V => {
@@ -332,5 +340,21 @@ mod tests {
             |mix: &str, role: Role| FileMix::of_name(mix).unwrap().stored(TensorId::Layer(20, role), &small).name();
         assert_eq!((of("q2_k", Role::V), of("q2_k", Role::Q), of("q2_k", Role::Down)), ("q5_0", "q4_0", "q3_k"));
         assert_eq!((of("q4_k_m", Role::Up), of("iq4_xs", Role::Up), of("q6_k", Role::Up)), ("q5_0", "iq4_nl", "q8_0"));
+    }
+
+    /// Experts of 704, whose rows are not whole blocks of 256.
+    #[test]
+    fn experts_have_the_types_of_the_dense_half() {
+        let shape = preset("gemma4-26b-a4b").unwrap();
+        let of = |mix: &str, layer: usize, role: Role| {
+            FileMix::of_name(mix).unwrap().stored(TensorId::Layer(layer, role), &shape).name()
+        };
+        let down: Vec<_> = (0..30).map(|layer| of("q4_k_m", layer, Role::ExpertDown)).collect();
+        assert_eq!(down.iter().filter(|name| **name == "q8_0").count(), 14, "{down:?}");
+        assert_eq!(down.iter().filter(|name| **name == "q5_0").count(), 16, "{down:?}");
+        let roles = [Role::ExpertGate, Role::ExpertUp, Role::Router, Role::RouterNorm, Role::ExpertScales];
+        assert_eq!(roles.map(|role| of("q4_k_m", 7, role)), ["q4_k", "q4_k", "f32", "f32", "f32"]);
+        let mixes = ["q4_0", "q5_k_s", "q6_k", "iq4_xs"];
+        assert_eq!(mixes.map(|mix| of(mix, 20, Role::ExpertDown)), ["q4_0", "q5_1", "q8_0", "iq4_nl"]);
     }
 }

@@ -21,5 +21,5 @@ pub use blocks::BlockFormat;
 pub use checkpoint::Checkpoint;
 pub use format::{SourceFormat, WeightFormat};
 pub use mix::FileMix;
-pub use shape::{AttentionShape, LayerKind, Rope, Shape, Values};
+pub use shape::{AttentionShape, Experts, LayerKind, Rope, Shape, Values};
 pub use tensor::{Role, TensorId};

@@ -2,15 +2,15 @@
 
 use crate::model::architecture::{GEMMA3, GEMMA4, GEMMA4_DRAFTER};
 use crate::model::config;
-use crate::model::shape::{AttentionShape, LayerKind, Rope, Shape, Values};
+use crate::model::shape::{AttentionShape, Experts, LayerKind, Rope, Shape, Values};
 use crate::{Error, Result};
 use std::path::Path;
 
 /// The names of models that [`preset`] knows.
-pub const NAMES: [&str; 7] =
-    ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gemma4-12b", "gemma4-31b"];
+pub const NAMES: [&str; 8] =
+    ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gemma4-12b", "gemma4-26b-a4b", "gemma4-31b"];
 /// The names of drafters that it knows.
-pub const DRAFTERS: [&str; 2] = ["gemma4-12b-drafter", "gemma4-31b-drafter"];
+pub const DRAFTERS: [&str; 3] = ["gemma4-12b-drafter", "gemma4-26b-a4b-drafter", "gemma4-31b-drafter"];
 
 /// The shape of a public model, by its name; Gemma 3's also in short: `gemma3-27b`, `27b`.
 pub fn preset(name: &str) -> Option<Shape> {
@@ -27,6 +27,13 @@ pub fn preset(name: &str) -> Option<Shape> {
             ..gemma3().with_heads(32, 16, 128)
         },
         "gemma4-12b" => Shape { hidden: 3840, ffn: 15_360, layers: layers(48), ..gemma4(16, [8, 1]) },
+        "gemma4-26b-a4b" => Shape {
+            hidden: 2816,
+            ffn: 2112,
+            experts: Some(Experts { count: 128, used: 8, ffn: 704 }),
+            layers: layers(30),
+            ..gemma4(16, [8, 2])
+        },
         "gemma4-31b" => Shape { hidden: 5376, ffn: 21_504, layers: layers(60), ..gemma4(32, [16, 4]) },
         _ => return name.strip_suffix("-drafter").and_then(preset).and_then(drafter),
     };
@@ -72,6 +79,7 @@ fn gemma3() -> Shape {
         vocab: 262_208,
         hidden: 0,
         ffn: 0,
+        experts: None,
         local,
         global: AttentionShape { window: None, rope: Rope { factor: 8.0, ..Rope::of(1e6) }, ..local },
         layers: Vec::new(),
@@ -89,7 +97,7 @@ fn gemma3() -> Shape {
     }
 }
 
-/// The values that the dense models of Gemma 4 share. The caller sets the sizes.
+/// The values that the models of Gemma 4 share. The caller sets the sizes.
 fn gemma4(heads: usize, [local, global]: [usize; 2]) -> Shape {
     let all = gemma3().with_heads(heads, local, 256);
     let rope = Rope { rotated: 0.25, ..Rope::of(1e6) };
@@ -111,8 +119,16 @@ fn drafter(model: Shape) -> Option<Shape> {
     let layers = vec![LayerKind::Local, LayerKind::Local, LayerKind::Local, LayerKind::Global];
     let backbone = Some(model.hidden);
     let is_known = *model.architecture == GEMMA4;
-    let drafter =
-        Shape { architecture: &GEMMA4_DRAFTER, hidden: 1024, ffn: 8192, layers, softcap: None, backbone, ..model };
+    let drafter = Shape {
+        architecture: &GEMMA4_DRAFTER,
+        hidden: 1024,
+        ffn: 8192,
+        experts: None,
+        layers,
+        softcap: None,
+        backbone,
+        ..model
+    };
     is_known.then_some(drafter)
 }
 
@@ -129,13 +145,16 @@ mod tests {
     #[test]
     fn presets_are_valid_configs_of_their_nominal_size() {
         for (name, billions) in
-            NAMES.iter().chain(&DRAFTERS).zip([0.27, 1.0, 3.9, 11.8, 27.0, 11.9, 30.7, 0.422, 0.469])
+            NAMES.iter().chain(&DRAFTERS).zip([0.27, 1.0, 3.9, 11.8, 27.0, 11.9, 25.23, 30.7, 0.422, 0.419, 0.469])
         {
             let shape = preset(name).unwrap();
             assert_eq!(config::parse(&config::to_json(&shape), None).unwrap(), shape, "{name}");
-            let size = shape.matrix_elements_per_token() as f64 / 1e9;
+            let size = shape.matrix_elements() as f64 / 1e9;
             assert!((size / billions - 1.0).abs() < 0.05, "{name}: {size}");
         }
+        // 8 of 128 experts.
+        let experts = preset("gemma4-26b-a4b").unwrap();
+        assert_eq!(experts.matrix_elements_per_token() / 1_000_000, 3821);
         assert_eq!(preset("27b"), preset("gemma3-27b"));
         assert_eq!(preset("gemma3-2b"), None);
     }

@@ -106,6 +106,17 @@ impl AttentionShape {
     }
 }
 
+/// The experts of every layer's FFN, beside its dense half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Experts {
+    /// Experts of a layer, at most 256.
+    pub count: usize,
+    /// Experts that a row takes, at most 8 and at most `count`.
+    pub used: usize,
+    /// Width of one expert. A multiple of 8.
+    pub ffn: usize,
+}
+
 /// Dimensions and constants of one model. All sizes are in elements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
@@ -117,6 +128,8 @@ pub struct Shape {
     pub hidden: usize,
     /// Width of the gated FFN, F. A multiple of 8.
     pub ffn: usize,
+    /// The experts beside it; `None` in a dense model.
+    pub experts: Option<Experts>,
     /// Attention of the local layers.
     pub local: AttentionShape,
     /// Attention of the global layers.
@@ -184,9 +197,30 @@ impl Shape {
         if local == global { local } else { format!("{local} local, {global} global") }
     }
 
-    /// Weight elements that one token's pass multiplies by: every matrix of every layer, and the head.
+    /// Width of the FFN, and its experts: `2112 beside 8 of 128 experts of 704`.
+    pub fn ffn_name(&self) -> String {
+        match self.experts {
+            Some(Experts { count, used, ffn }) => format!("{} beside {used} of {count} experts of {ffn}", self.ffn),
+            None => self.ffn.to_string(),
+        }
+    }
+
+    /// Weight elements that one token's pass multiplies by: the matrices of every layer, of its experts those that the
+    /// token takes, and the head.
     pub fn matrix_elements_per_token(&self) -> u64 {
-        let (h, ffn) = (self.hidden as u64, 3 * self.hidden as u64 * self.ffn as u64);
+        self.elements_with(self.experts.map_or(0, |experts| experts.used))
+    }
+
+    /// Weight elements of all matrices, every expert's included.
+    pub fn matrix_elements(&self) -> u64 {
+        self.elements_with(self.experts.map_or(0, |experts| experts.count))
+    }
+
+    /// Weight elements of the matrices with so many experts in each layer.
+    fn elements_with(&self, used: usize) -> u64 {
+        let Experts { count, ffn, .. } = self.experts.unwrap_or_default();
+        let h = self.hidden as u64;
+        let ffn = h * (3 * self.ffn + 3 * used * ffn + count) as u64;
         let Some(backbone) = self.backbone else {
             let layer = |kind: &LayerKind| self.attention(*kind).matrix_elements(self.hidden) + ffn;
             return self.layers.iter().map(layer).sum::<u64>() + self.vocab as u64 * h;

@@ -1,6 +1,6 @@
 //! The tensors of a model by role, independent of their names in a file.
 
-use crate::model::shape::{Shape, Values};
+use crate::model::shape::{Experts, Shape, Values};
 
 /// A tensor's place within a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,11 +33,30 @@ pub enum Role {
     Down,
     /// The number that multiplies the residual stream at the layer's end, `[1]`.
     LayerScalar,
+    /// RMSNorm weight on the output of the dense half of an FFN with experts, `[hidden]`.
+    PostDenseNorm,
+    /// RMSNorm weight before the experts, `[hidden]`.
+    PreExpertNorm,
+    /// RMSNorm weight on the sum of the experts' outputs, `[hidden]`.
+    PostExpertNorm,
+    /// RMSNorm weight before the router, without its factor `hidden ^ -0.5`, `[hidden]`.
+    RouterNorm,
+    /// The factors of the experts' outputs, `[experts]`.
+    ExpertScales,
+    /// The router's projection to a score for each expert, `[experts, hidden]`. BF16 in every weight format.
+    Router,
+    /// The experts' gate projections, one expert behind the other, `[experts * expert ffn, hidden]`.
+    ExpertGate,
+    /// The experts' up projections, `[experts * expert ffn, hidden]`.
+    ExpertUp,
+    /// The experts' down projections, `[experts * hidden, expert ffn]`.
+    ExpertDown,
 }
 
 impl Role {
-    /// All roles, norms first. A model may lack [`Role::V`] and [`Role::LayerScalar`]; a drafter has no keys and values.
-    pub const ALL: [Role; 14] = [
+    /// All roles. A model may lack [`Role::V`] and [`Role::LayerScalar`]; a drafter has no keys and values, and a dense
+    /// model none of the roles behind the scalar.
+    pub const ALL: [Role; 23] = [
         Role::InputNorm,
         Role::PostAttentionNorm,
         Role::PreFfnNorm,
@@ -52,9 +71,24 @@ impl Role {
         Role::Up,
         Role::Down,
         Role::LayerScalar,
+        Role::PostDenseNorm,
+        Role::PreExpertNorm,
+        Role::PostExpertNorm,
+        Role::RouterNorm,
+        Role::ExpertScales,
+        Role::Router,
+        Role::ExpertGate,
+        Role::ExpertUp,
+        Role::ExpertDown,
     ];
 
-    /// The name within a layer in safetensors files (`self_attn.q_proj.weight`).
+    /// Whether only models with experts have it.
+    pub fn is_of_experts(self) -> bool {
+        self > Role::LayerScalar
+    }
+
+    /// The name within a layer in safetensors files (`self_attn.q_proj.weight`). The experts' gate and up projections
+    /// are one tensor there ([`TensorId::half`]).
     pub fn suffix(self) -> &'static str {
         match self {
             Role::InputNorm => "input_layernorm.weight",
@@ -71,6 +105,14 @@ impl Role {
             Role::Up => "mlp.up_proj.weight",
             Role::Down => "mlp.down_proj.weight",
             Role::LayerScalar => "layer_scalar",
+            Role::PostDenseNorm => "post_feedforward_layernorm_1.weight",
+            Role::PreExpertNorm => "pre_feedforward_layernorm_2.weight",
+            Role::PostExpertNorm => "post_feedforward_layernorm_2.weight",
+            Role::RouterNorm => "router.scale",
+            Role::ExpertScales => "router.per_expert_scale",
+            Role::Router => "router.proj.weight",
+            Role::ExpertGate | Role::ExpertUp => "experts.gate_up_proj",
+            Role::ExpertDown => "experts.down_proj",
         }
     }
 }
@@ -96,13 +138,14 @@ impl TensorId {
     /// Every tensor of a model in the order of the forward pass. A tied head is left out.
     pub fn all(shape: &Shape) -> impl Iterator<Item = TensorId> + use<> {
         let (scales_layers, is_drafter) = (shape.scales_layers, shape.backbone.is_some());
+        let has_experts = shape.experts.is_some();
         let values: Vec<Values> = (0..shape.layers.len()).map(|layer| shape.attention_of(layer).values).collect();
         let layers = values.into_iter().enumerate().flat_map(move |(layer, values)| {
             let has = move |role: &Role| match role {
                 Role::K | Role::V | Role::KNorm if is_drafter => false,
                 Role::V => values == Values::Projected,
                 Role::LayerScalar => scales_layers,
-                _ => true,
+                role => has_experts || !role.is_of_experts(),
             };
             Role::ALL.into_iter().filter(has).map(move |role| TensorId::Layer(layer, role))
         });
@@ -114,6 +157,7 @@ impl TensorId {
     /// `[rows, cols]`; a norm's vector has one row.
     pub fn dims(self, shape: &Shape) -> [usize; 2] {
         let (h, f) = (shape.hidden, shape.ffn);
+        let Experts { count, ffn, .. } = shape.experts.unwrap_or_default();
         match self {
             TensorId::Embedding | TensorId::Head => [shape.vocab, h],
             TensorId::FinalNorm => [1, h],
@@ -130,6 +174,11 @@ impl TensorId {
                     Role::Gate | Role::Up => [f, h],
                     Role::Down => [h, f],
                     Role::LayerScalar => [1, 1],
+                    Role::PostDenseNorm | Role::PreExpertNorm | Role::PostExpertNorm | Role::RouterNorm => [1, h],
+                    Role::ExpertScales => [1, count],
+                    Role::Router => [count, h],
+                    Role::ExpertGate | Role::ExpertUp => [count * ffn, h],
+                    Role::ExpertDown => [count * h, ffn],
                 }
             }
         }
@@ -137,7 +186,49 @@ impl TensorId {
 
     /// Whether this is a vector, which is stored in f32, or a matrix, which is stored in the weight format.
     pub fn is_vector(self) -> bool {
-        self.is_norm() || matches!(self, TensorId::Layer(_, Role::LayerScalar))
+        self.is_norm() || matches!(self, TensorId::Layer(_, Role::LayerScalar | Role::ExpertScales))
+    }
+
+    /// Whether this is a router's projection. It decides which experts run, so no format quantises it.
+    pub fn is_router(self) -> bool {
+        matches!(self, TensorId::Layer(_, Role::Router))
+    }
+
+    /// The place of this matrix's rows in a tensor that has both the experts' gate and their up projections; `None` for
+    /// other matrices.
+    pub fn half(self, shape: &Shape) -> Option<Half> {
+        let is_second = match self {
+            TensorId::Layer(_, Role::ExpertGate) => false,
+            TensorId::Layer(_, Role::ExpertUp) => true,
+            _ => return None,
+        };
+        Some(Half { rows: shape.experts?.ffn, is_second })
+    }
+
+    /// The matrix under whose name safetensors files have this tensor: the gate projections for the up projections, else
+    /// the tensor itself.
+    pub fn holder(self) -> TensorId {
+        match self {
+            TensorId::Layer(layer, Role::ExpertUp) => TensorId::Layer(layer, Role::ExpertGate),
+            other => other,
+        }
+    }
+
+    /// `[rows, cols]` of the tensor of a safetensors file that holds this one.
+    pub fn file_rows(self, shape: &Shape) -> [usize; 2] {
+        let [rows, cols] = self.dims(shape);
+        if self.half(shape).is_some() { [2 * rows, cols] } else { [rows, cols] }
+    }
+
+    /// The dimensions in a file of a tensor that has `dims` by rows: the experts' matrices have the expert in front.
+    pub fn file_dims(self, shape: &Shape, mut dims: Vec<usize>) -> Vec<usize> {
+        if let TensorId::Layer(_, Role::ExpertGate | Role::ExpertUp | Role::ExpertDown) = self
+            && let Some(Experts { count, .. }) = shape.experts
+        {
+            dims[0] /= count;
+            dims.insert(0, count);
+        }
+        dims
     }
 
     /// Whether this is a norm's vector.
@@ -153,6 +244,10 @@ impl TensorId {
                         | Role::PostFfnNorm
                         | Role::QNorm
                         | Role::KNorm
+                        | Role::PostDenseNorm
+                        | Role::PreExpertNorm
+                        | Role::PostExpertNorm
+                        | Role::RouterNorm
                 )
         )
     }
@@ -167,5 +262,27 @@ impl TensorId {
             TensorId::PostProjection => "post_projection.weight".into(),
             TensorId::Layer(i, role) => format!("model.layers.{i}.{}", role.suffix()),
         }
+    }
+}
+
+/// The place of a matrix's rows in a tensor that has two matrices: of each expert the rows of the first, then those of
+/// the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Half {
+    /// Rows of one expert in one of the two.
+    pub rows: usize,
+    /// Whether the matrix is the second one.
+    pub is_second: bool,
+}
+
+impl Half {
+    /// The tensor's row that is row `row` of the matrix.
+    pub fn place(self, row: usize) -> usize {
+        row + (row / self.rows + usize::from(self.is_second)) * self.rows
+    }
+
+    /// The matrix's first row behind the ones that follow `row` without a gap in the tensor.
+    pub fn end(self, row: usize) -> usize {
+        (row / self.rows + 1) * self.rows
     }
 }

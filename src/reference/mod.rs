@@ -4,6 +4,7 @@
 pub(crate) mod choice;
 mod ops;
 
+pub(crate) use self::ops::route;
 use crate::Result;
 use crate::executor::host::{HostExecutor, PassKernels, StepKernels, StepState};
 use crate::executor::weights::{self, Progress};
@@ -139,6 +140,14 @@ mod tests {
     use crate::model::{Role, TensorId, WeightFormat};
     use crate::schedule::{Extent, KvType};
     use std::path::Path;
+
+    #[test]
+    fn of_equal_scores_the_lower_expert_is_chosen() {
+        let (experts, gains) = route(&[-0.0, 2.0, 0.0, 2.0], 1.0, &[1.0, 1.0, 0.5, 2.0], 3);
+        assert_eq!(experts, [1, 3, 0]);
+        assert_eq!(gains[1], 2.0 * gains[0]);
+        assert!((gains[0] + gains[1] / 2.0 + gains[2] - 1.0).abs() < 1e-6);
+    }
 
     /// Mixed weight formats compute nearly the same logits as one format.
     #[test]

@@ -23,7 +23,9 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                 row_mut(arena, out, r).copy_from_slice(&y);
             }
         }
-        Op::Linear { weight, x, out } => linear(weight, x, out, state.rows, weights, arena),
+        Op::Linear { weight, x, out } => {
+            linear(weight, x, out, &(0..state.rows).collect::<Vec<_>>(), 1, weights, arena);
+        }
         Op::HeadNormRope { x, weight, eps, inv_freq, heads, ahead } => {
             let dim = x.width / heads;
             for r in 0..state.rows {
@@ -67,6 +69,33 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
             for r in 0..state.rows {
                 let y: Vec<f32> =
                     row(arena, gate, r).iter().zip(row(arena, up, r)).map(|(g, u)| gelu_tanh(*g) * u).collect();
+                row_mut(arena, out, r).copy_from_slice(&y);
+            }
+        }
+        Op::Route { scores, scale, factors, chosen, gains } => {
+            for r in 0..state.rows {
+                let (experts, g) = route(row(arena, scores, r), scale, weights.vector(factors), chosen.width);
+                row_mut(arena, gains, r).copy_from_slice(&g);
+                let to = row_mut(arena, chosen, r).iter_mut();
+                to.zip(experts).for_each(|(to, expert)| *to = f32::from_bits(expert as u32));
+            }
+        }
+        Op::ExpertLinear { weight, chosen, x, share, out } => {
+            let used = chosen.width;
+            for expert in 0..weight.rows / out.width {
+                let is_of = |r: &usize| row(arena, chosen, r / used)[r % used].to_bits() as usize == expert;
+                let rows: Vec<usize> = (0..state.rows).filter(is_of).collect();
+                let weight = weight.rows_from(expert * out.width, out.width);
+                linear(weight, x, out, &rows, share, weights, arena);
+            }
+        }
+        Op::ExpertSum { x, gains, out } => {
+            let used = gains.width;
+            for r in 0..state.rows {
+                let mut y = vec![0f32; out.width];
+                for (i, gain) in row(arena, gains, r).iter().enumerate() {
+                    y.iter_mut().zip(row(arena, x, r * used + i)).for_each(|(y, x)| *y += gain * x);
+                }
                 row_mut(arena, out, r).copy_from_slice(&y);
             }
         }
@@ -127,12 +156,15 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + tail
 }
 
-/// `out[r] = weight · x[r]`. Each weight row is decoded once for all rows of the pass.
-fn linear(weight: Matrix, x: Slot, out: Slot, rows: usize, weights: &Weights, arena: &mut [f32]) {
-    let inputs: Vec<&[f32]> = (0..rows).map(|r| row(arena, x, r)).collect();
+/// `out[r] = weight · x[r / share]` for these rows. Each weight row is decoded once for all of them.
+fn linear(weight: Matrix, x: Slot, out: Slot, rows: &[usize], share: usize, weights: &Weights, arena: &mut [f32]) {
+    if rows.is_empty() {
+        return;
+    }
+    let inputs: Vec<&[f32]> = rows.iter().map(|r| row(arena, x, r / share)).collect();
     // [weight.rows][rows]
-    let mut y = vec![0f32; weight.rows * rows];
-    y.par_chunks_mut(rows).enumerate().for_each_init(
+    let mut y = vec![0f32; weight.rows * rows.len()];
+    y.par_chunks_mut(rows.len()).enumerate().for_each_init(
         || vec![0f32; weight.cols],
         |decoded, (i, y)| {
             weights.row(weight, i, decoded);
@@ -141,9 +173,21 @@ fn linear(weight: Matrix, x: Slot, out: Slot, rows: usize, weights: &Weights, ar
             }
         },
     );
-    for r in 0..rows {
-        row_mut(arena, out, r).iter_mut().enumerate().for_each(|(i, o)| *o = y[i * rows + r]);
+    for (at, &r) in rows.iter().enumerate() {
+        row_mut(arena, out, r).iter_mut().enumerate().for_each(|(i, o)| *o = y[i * rows.len() + at]);
     }
+}
+
+/// The experts of a row with these scores, and their gains: the softmax over the chosen ones, times their factors.
+pub(crate) fn route(scores: &[f32], scale: f32, factors: &[f32], used: usize) -> (Vec<usize>, Vec<f32>) {
+    let mut experts: Vec<usize> = (0..scores.len()).collect();
+    // A stable sort: the lower index comes first among equals. Adding 0 makes the two zeros equal.
+    experts.sort_by(|a, b| (scores[*b] + 0.0).total_cmp(&(scores[*a] + 0.0)));
+    experts.truncate(used);
+    let exp: Vec<f32> = experts.iter().map(|&e| ((scores[e] - scores[experts[0]]) * scale).exp()).collect();
+    let sum: f32 = exp.iter().sum();
+    let gains = experts.iter().zip(exp).map(|(&e, exp)| exp / sum * factors[e]).collect();
+    (experts, gains)
 }
 
 /// One row's attention, all heads: two-pass softmax over the visible positions. `entry(half, kv_head, p)` is the key (0) or

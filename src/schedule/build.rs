@@ -3,9 +3,9 @@
 
 use super::choice;
 use super::kv::{KvLayer, KvLayout};
-use super::layout::{ArenaLayout, LayerWeights, StateLayout, WeightLayout};
+use super::layout::{ArenaLayout, ExpertWeights, LayerWeights, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Matrix, Op, Rows, Segment, Slot, Step};
-use crate::model::{AttentionShape, LayerKind, Shape, TensorId, WeightFormat};
+use crate::model::{AttentionShape, Experts, LayerKind, Shape, TensorId, WeightFormat};
 
 /// The sizes, besides the model's own, that a schedule is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +102,51 @@ struct LayerSlots {
     gate_up: Slot,
     /// GELU(gate) * up.
     gated: Slot,
+    /// The experts; `None` if the model has none.
+    experts: Option<ExpertSlots>,
+}
+
+/// The activation slots of the experts. Those of expert rows have a row for each expert that a row uses.
+#[derive(Clone, Copy)]
+struct ExpertSlots {
+    /// The router's input.
+    router_in: Slot,
+    /// The router's scores.
+    scores: Slot,
+    /// Indices of the chosen experts, of u32.
+    chosen: Slot,
+    /// Their gains.
+    gains: Slot,
+    /// The experts' input.
+    input: Slot,
+    /// Gate and up side by side; expert rows.
+    gate_up: Slot,
+    /// GELU(gate) * up; expert rows.
+    gated: Slot,
+    /// The outputs before their sum; expert rows.
+    parts: Slot,
+    /// The sum.
+    sum: Slot,
+    /// The dense half's output behind its norm, and the sum of both halves.
+    halves: Slot,
+}
+
+impl ExpertSlots {
+    fn place(arena: &mut ArenaLayout, rows: usize, hidden: usize, experts: Experts) -> ExpertSlots {
+        let Experts { count, used, ffn } = experts;
+        ExpertSlots {
+            router_in: arena.add("router_in", rows, hidden),
+            scores: arena.add("scores", rows, count),
+            chosen: arena.add("chosen", rows, used),
+            gains: arena.add("gains", rows, used),
+            input: arena.add("expert_in", rows, hidden),
+            gate_up: arena.add("expert_gate_up", rows * used, 2 * ffn),
+            gated: arena.add("expert_gated", rows * used, ffn),
+            parts: arena.add("expert_parts", rows * used, hidden),
+            sum: arena.add("expert_sum", rows, hidden),
+            halves: arena.add("halves", rows, hidden),
+        }
+    }
 }
 
 /// The slots of attention in one kind of layer.
@@ -142,6 +187,7 @@ impl LayerSlots {
             sublayer,
             gate_up: arena.add(gate_up, rows, 2 * f),
             gated: arena.add(gated, rows, f),
+            experts: shape.experts.map(|experts| ExpertSlots::place(arena, rows, h, experts)),
         }
     }
 
@@ -201,7 +247,7 @@ impl DraftSlots {
 
 /// Steps to search backwards for dependencies: about a layer and a half. Earlier steps are always reached through
 /// nearer ones.
-const REACH: usize = 24;
+const REACH: usize = 40;
 
 /// Appends steps and derives each one's dependencies from the ranges that it reads and writes.
 struct Builder {
@@ -250,12 +296,13 @@ impl Schedule {
         }
         let kv = KvLayout::new(shape, &extent);
         let draft_rows = drafter.map_or(0, |_| extent.sequences.min(extent.head_rows).min(DRAFT_SEQUENCES));
-        let state = StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows, draft_rows };
+        let used_experts = shape.experts.map_or(0, |experts| experts.used);
+        let state = StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows, draft_rows, used_experts };
         let mut arena = ArenaLayout::new(state, &kv, extent.sequences);
         let slots = Slots::place(&mut arena, shape, &extent);
         let kv_layers = KvLayer::all(shape, &extent, &kv);
 
-        let mut b = Builder { steps: Vec::with_capacity(15 * shape.layers.len() + 8) };
+        let mut b = Builder { steps: Vec::with_capacity(24 * shape.layers.len() + 8) };
         push_embed(&mut b, shape, &weights, &slots);
         let stack = Stack { shape, layers: &weights.layers, weights: &weights, slots: &slots.layers, rows: Rows::Pass };
         for &layer in &kv_layers {
@@ -353,8 +400,12 @@ struct Stack<'a> {
 
 impl Stack<'_> {
     fn push(&self, b: &mut Builder, layer: usize, label: &'static str, op: Op) {
+        self.push_rows(b, layer, label, self.rows, op);
+    }
+
+    fn push_rows(&self, b: &mut Builder, layer: usize, label: &'static str, rows: Rows, op: Op) {
         let segment = if self.rows == Rows::Pass { Segment::Layer(layer) } else { Segment::Draft };
-        b.push(segment, label, self.rows, op);
+        b.push(segment, label, rows, op);
     }
 
     /// Attention of a layer, with its own keys and values in `kv`.
@@ -412,11 +463,19 @@ impl Stack<'_> {
     fn push_ffn(&self, b: &mut Builder, layer: usize) {
         let Stack { shape, layers, slots: s, .. } = *self;
         let w = &layers[layer];
+        let experts = w.experts.as_ref().zip(s.experts);
+        if let Some((experts, slots)) = experts {
+            self.push_route(b, layer, experts, slots);
+        }
         let (gate, up) = (s.gate_up.columns(0, shape.ffn), s.gate_up.columns(shape.ffn, shape.ffn));
         products(&w.gate_up, s.normed, s.gate_up).for_each(|op| self.push(b, layer, "gate_up", op));
         self.push(b, layer, "gated_gelu", Op::GatedGelu { gate, up, out: s.gated });
         self.push(b, layer, "down", Op::Linear { weight: w.down, x: s.gated, out: s.sublayer });
-        let (x, weight, residual) = (s.sublayer, w.post_ffn_norm, s.residual);
+        let x = match experts {
+            Some((experts, slots)) => self.push_experts(b, layer, experts, slots),
+            None => s.sublayer,
+        };
+        let (weight, residual) = (w.post_ffn_norm, s.residual);
         let op = Op::NormAdd { x, weight, eps: shape.eps, residual, scalar: w.scalar };
         self.push(b, layer, "post_ffn", op);
         // The next layer's input norm belongs to this segment, so that it can be fused with the residual add before it.
@@ -424,6 +483,39 @@ impl Stack<'_> {
             let op = Op::RmsNorm { x: s.residual, weight: next.input_norm, eps: shape.eps, out: s.normed };
             self.push(b, layer, "input_norm", op);
         }
+    }
+
+    /// The choice of each row's experts, and their input.
+    fn push_route(&self, b: &mut Builder, layer: usize, w: &ExpertWeights, s: ExpertSlots) {
+        let Stack { shape, slots, .. } = *self;
+        let eps = shape.eps;
+        let op = Op::RmsNorm { x: slots.residual, weight: w.input_norm, eps, out: s.input };
+        self.push(b, layer, "pre_expert_norm", op);
+        let op = Op::RmsNorm { x: slots.residual, weight: w.router_norm, eps, out: s.router_in };
+        self.push(b, layer, "router_norm", op);
+        self.push(b, layer, "router", Op::Linear { weight: w.router, x: s.router_in, out: s.scores });
+        let ExpertSlots { scores, chosen, gains, .. } = s;
+        let scale = (shape.hidden as f32).powf(-0.5);
+        self.push(b, layer, "route", Op::Route { scores, scale, factors: w.factors, chosen, gains });
+    }
+
+    /// The experts, and the sum of their output and the dense half's, each behind a norm. Returns the sum's slot.
+    fn push_experts(&self, b: &mut Builder, layer: usize, w: &ExpertWeights, s: ExpertSlots) -> Slot {
+        let (eps, chosen, ffn) = (self.shape.eps, s.chosen, w.down.cols);
+        let (gate, up) = (s.gate_up.columns(0, ffn), s.gate_up.columns(ffn, ffn));
+        let share = chosen.width;
+        let mut push = |label, op| self.push_rows(b, layer, label, Rows::Expert(share), op);
+        push("expert_gate", Op::ExpertLinear { weight: w.gate, chosen, x: s.input, share, out: gate });
+        push("expert_up", Op::ExpertLinear { weight: w.up, chosen, x: s.input, share, out: up });
+        push("expert_gelu", Op::GatedGelu { gate, up, out: s.gated });
+        push("expert_down", Op::ExpertLinear { weight: w.down, chosen, x: s.gated, share: 1, out: s.parts });
+        let ExpertSlots { gains, halves, sum, .. } = s;
+        self.push(b, layer, "expert_sum", Op::ExpertSum { x: s.parts, gains, out: sum });
+        let (x, weight) = (self.slots.sublayer, w.post_dense_norm);
+        self.push(b, layer, "post_dense", Op::RmsNorm { x, weight, eps, out: halves });
+        let op = Op::NormAdd { x: sum, weight: w.post_norm, eps, residual: halves, scalar: None };
+        self.push(b, layer, "post_experts", op);
+        halves
     }
 }
 

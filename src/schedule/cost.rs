@@ -137,11 +137,19 @@ impl PassShape {
     }
 }
 
+/// Expected number of distinct experts of `count` that `rows` rows use, `used` each, if they choose independently of each
+/// other. Real rows share more.
+pub fn distinct_experts(count: usize, used: usize, rows: u64) -> f64 {
+    let left_out = 1.0 - used as f64 / count as f64;
+    count as f64 * (1.0 - left_out.powf(rows as f64))
+}
+
 /// Cost of one step of `pass`.
 pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
     let rows = match step.rows {
         Rows::Pass | Rows::Draft | Rows::DraftSource => pass.rows(),
         Rows::Head => pass.head_rows(),
+        Rows::Expert(used) => used as u64 * pass.rows(),
     };
     let f32s = |n: usize| 4 * n as u64 * rows;
     let mut c = Cost::default();
@@ -178,6 +186,18 @@ pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
             c.activation_bytes = f32s(x.width + 2 * residual.width);
         }
         Op::GatedGelu { gate, up, out } => c.activation_bytes = f32s(gate.width + up.width + out.width),
+        Op::Route { scores, factors, chosen, .. } => {
+            c.weight_bytes = 4 * factors.len as u64;
+            c.activation_bytes = f32s(scores.width + 2 * chosen.width);
+        }
+        Op::ExpertLinear { weight, chosen, x, share, out } => {
+            let experts = weight.rows / out.width;
+            let read = distinct_experts(experts, chosen.width, pass.rows());
+            c.weight_bytes = (read * weight.bytes(out.width) as f64) as u64;
+            c.activation_bytes = f32s(x.width) / *share as u64 + f32s(out.width);
+            c.operations = 2 * (out.width * weight.cols) as u64 * rows;
+        }
+        Op::ExpertSum { gains, out, .. } => c.activation_bytes = f32s(gains.width * (out.width + 1) + out.width),
         Op::SoftCap { x, .. } => c.activation_bytes = f32s(2 * x.width),
         Op::Argmax { x } => c.activation_bytes = f32s(x.width),
         Op::BlockSums { x, sums, tops, .. } => c.activation_bytes = f32s(x.width + sums.width + tops.width),

@@ -11,8 +11,8 @@ use crate::model::{LayerKind, Role, Rope, Shape, TensorId, Values, WeightFormat}
 /// Alignment of offsets within buffers: the widest load of any kernel, and enough for a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
 
-/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, one for the executor's own use, `chunk`, and
-/// padding.
+/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, one for the executor's own use, `chunk`,
+/// `expert_rows`, and padding.
 const STATE_HEADER: usize = 8;
 
 /// The step state: the data that changes from token to token, as u32 words at the arena's start. The host writes it
@@ -25,6 +25,8 @@ pub struct StateLayout {
     pub head_rows: usize,
     /// Rows of a draft; 0 without a drafter.
     pub draft_rows: usize,
+    /// Experts that a row uses; 0 without experts.
+    pub used_experts: usize,
 }
 
 impl StateLayout {
@@ -38,6 +40,8 @@ impl StateLayout {
     pub const RELAY_TIMEOUT: usize = 3;
     /// Word index: number of rows at the pass's start that stand at consecutive positions of one sequence.
     pub const CHUNK: usize = 4;
+    /// Word index: expert rows of the pass, its rows times the experts that each uses.
+    pub const EXPERT_ROWS: usize = 5;
 
     fn array(self, i: usize) -> usize {
         STATE_HEADER + i * self.max_rows.next_multiple_of(4)
@@ -219,6 +223,31 @@ pub struct LayerWeights {
     pub down: Matrix,
     /// `[1]`; `None` if the model has none.
     pub scalar: Option<Vector>,
+    /// The experts beside gate, up and down; `None` if the model has none.
+    pub experts: Option<ExpertWeights>,
+}
+
+/// The places of a layer's experts and of their router.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExpertWeights {
+    /// `[hidden]`, before the router.
+    pub router_norm: Vector,
+    /// `[count, hidden]`.
+    pub router: Matrix,
+    /// Each expert's factor of its gain, `[count]`.
+    pub factors: Vector,
+    /// `[hidden]`, before the experts.
+    pub input_norm: Vector,
+    /// `[hidden]`, behind the dense half.
+    pub post_dense_norm: Vector,
+    /// `[hidden]`, behind the experts' sum.
+    pub post_norm: Vector,
+    /// `[count * ffn, hidden]`, expert by expert.
+    pub gate: Matrix,
+    /// `[count * ffn, hidden]`. Of the gate's format it lies behind it.
+    pub up: Matrix,
+    /// `[count * hidden, ffn]`.
+    pub down: Matrix,
 }
 
 /// The places of a drafter's weights, all in one buffer.
@@ -324,6 +353,35 @@ impl Packer {
             gate_up: self.stacked(shape, formats, &[id(Role::Gate), id(Role::Up)]),
             down: self.matrix(shape, format(Role::Down), &[id(Role::Down)]),
             scalar: shape.scales_layers.then(|| self.vector(shape, id(Role::LayerScalar))),
+            experts: shape.experts.map(|_| self.experts(shape, formats, layer)),
+        }
+    }
+
+    /// The tensors of a layer's experts.
+    fn experts(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, layer: usize) -> ExpertWeights {
+        let id = |role| TensorId::Layer(layer, role);
+        let mut matrix = |role| self.matrix(shape, formats(id(role)), &[id(role)]);
+        let router = matrix(Role::Router);
+        let down = matrix(Role::ExpertDown);
+        let gate_up = self.stacked(shape, formats, &[id(Role::ExpertGate), id(Role::ExpertUp)]);
+        let (gate, up) = match gate_up[..] {
+            [gate, up] => (gate, up),
+            _ => {
+                let rows = gate_up[0].rows / 2;
+                (gate_up[0].rows_from(0, rows), gate_up[0].rows_from(rows, rows))
+            }
+        };
+        let mut vector = |role| self.vector(shape, id(role));
+        ExpertWeights {
+            router_norm: vector(Role::RouterNorm),
+            router,
+            factors: vector(Role::ExpertScales),
+            input_norm: vector(Role::PreExpertNorm),
+            post_dense_norm: vector(Role::PostDenseNorm),
+            post_norm: vector(Role::PostExpertNorm),
+            gate,
+            up,
+            down,
         }
     }
 
@@ -354,13 +412,7 @@ impl Packer {
         let mut first = 0;
         for &id in ids {
             let rows = id.dims(shape)[0];
-            let part = Matrix {
-                offset: offset + (first * format.row_bytes(cols)) as u64,
-                scales: scales + (first * format.scale_bytes(cols)) as u64,
-                rows,
-                ..whole
-            };
-            self.layout.tensors.push(Placement::Matrix(id, part));
+            self.layout.tensors.push(Placement::Matrix(id, whole.rows_from(first, rows)));
             first += rows;
         }
         whole

@@ -52,6 +52,14 @@ impl Matrix {
     pub fn bytes(&self, rows: usize) -> u64 {
         self.format.matrix_bytes(rows, self.cols)
     }
+
+    /// The matrix of its rows `first .. first + rows`.
+    pub fn rows_from(self, first: usize, rows: usize) -> Matrix {
+        debug_assert!(first + rows <= self.rows);
+        let behind = |at: u64, bytes: usize| at + (first * bytes) as u64;
+        let offset = behind(self.offset, self.format.row_bytes(self.cols));
+        Matrix { offset, scales: behind(self.scales, self.format.scale_bytes(self.cols)), rows, ..self }
+    }
 }
 
 /// An activation in the arena: f32, `width` columns for each row of the pass.
@@ -142,6 +150,8 @@ pub enum Rows {
     Draft,
     /// As [`Rows::Draft`]; the step reads row `source[r]` of the last pass.
     DraftSource,
+    /// Each row of the pass so many times, once for each of its experts, best expert first (state word `expert_rows`).
+    Expert(usize),
 }
 
 /// A kernel with its operands. `r` runs over the step's rows.
@@ -237,6 +247,42 @@ pub enum Op {
         /// `[rows, ffn]`.
         up: Slot,
         /// `[rows, ffn]`.
+        out: Slot,
+    },
+    /// The `used` largest of `scores[r]`, the largest first, the lower index first among equals: their indices in
+    /// `chosen[r]`, and in `gains[r]` the softmax of their scores times `scale`, times their experts' factors.
+    Route {
+        /// `[rows, experts]`.
+        scores: Slot,
+        /// Multiplies the scores.
+        scale: f32,
+        /// `[experts]`.
+        factors: Vector,
+        /// `[rows, used]` of u32.
+        chosen: Slot,
+        /// `[rows, used]`.
+        gains: Slot,
+    },
+    /// `out[r] = weight[e] · x[r / share]`, where e is the expert of expert row r.
+    ExpertLinear {
+        /// `[experts * out width, x width]`, expert by expert.
+        weight: Matrix,
+        /// As in [`Op::Route`].
+        chosen: Slot,
+        /// `[expert rows / share, weight.cols]`.
+        x: Slot,
+        /// Expert rows that read one row of `x`: all of a row of the pass, or 1.
+        share: usize,
+        /// `[expert rows, weight.rows / experts]`.
+        out: Slot,
+    },
+    /// `out[r]` = the sum of `gains[r][i] * x[r * used + i]` over `i < used`, in this order.
+    ExpertSum {
+        /// `[expert rows, width]`.
+        x: Slot,
+        /// As in [`Op::Route`].
+        gains: Slot,
+        /// `[rows, width]`.
         out: Slot,
     },
     /// `x[r] = cap * tanh(x[r] / cap)`, in place.
@@ -341,6 +387,9 @@ impl Op {
             Op::Attend { .. } => "attend",
             Op::NormAdd { .. } => "norm_add",
             Op::GatedGelu { .. } => "gated_gelu",
+            Op::Route { .. } => "route",
+            Op::ExpertLinear { .. } => "expert_linear",
+            Op::ExpertSum { .. } => "expert_sum",
             Op::SoftCap { .. } => "soft_cap",
             Op::Argmax { .. } => "argmax",
             Op::BlockSums { .. } => "block_sums",
@@ -367,6 +416,11 @@ impl Op {
                 format!("{heads} heads x {}, keys {keys}", kv.head_dim)
             }
             Op::GatedGelu { out, .. } => format!("f32 2 x [{}]", out.width),
+            Op::Route { scores, chosen, .. } => format!("{} of {}", chosen.width, scores.width),
+            Op::ExpertLinear { weight, out, .. } => {
+                format!("{} {} x [{}, {}]", weight.format.name(), weight.rows / out.width, out.width, weight.cols)
+            }
+            Op::ExpertSum { out, gains, .. } => format!("f32 {} x [{}]", gains.width, out.width),
         }
     }
 
@@ -376,13 +430,15 @@ impl Op {
         let vector = |v: &Vector| (v.buffer, v.offset);
         match self {
             Op::Embed { table, .. } => vec![matrix(table)],
-            Op::Linear { weight, .. } => vec![matrix(weight)],
+            Op::Linear { weight, .. } | Op::ExpertLinear { weight, .. } => vec![matrix(weight)],
+            Op::Route { factors, .. } => vec![vector(factors)],
             Op::RmsNorm { weight, .. } => vec![vector(weight)],
             Op::NormAdd { weight, scalar, .. } => [weight].into_iter().chain(scalar).map(vector).collect(),
             Op::HeadNormRope { weight, inv_freq, .. } => vec![vector(weight), vector(inv_freq)],
             Op::KvWrite { .. }
             | Op::Attend { .. }
             | Op::GatedGelu { .. }
+            | Op::ExpertSum { .. }
             | Op::SoftCap { .. }
             | Op::Argmax { .. }
             | Op::BlockSums { .. }
@@ -404,6 +460,9 @@ impl Op {
             Op::Attend { q, kv, .. } => vec![s(q), AccessRange::Kv(kv.layer)],
             Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
             Op::GatedGelu { gate, up, .. } => vec![s(gate), s(up)],
+            Op::Route { scores, .. } => vec![s(scores)],
+            Op::ExpertLinear { chosen, x, .. } => vec![s(chosen), s(x)],
+            Op::ExpertSum { x, gains, .. } => vec![s(x), s(gains)],
             Op::BlockSums { x, ask, allowed, .. } => vec![s(x), s(ask), s(allowed)],
             Op::Candidates { x, ask, allowed, sums, tops, .. } => vec![s(x), s(ask), s(allowed), s(sums), s(tops)],
         }
@@ -417,7 +476,10 @@ impl Op {
             | Op::RmsNorm { out, .. }
             | Op::Linear { out, .. }
             | Op::Attend { out, .. }
-            | Op::GatedGelu { out, .. } => vec![s(out)],
+            | Op::GatedGelu { out, .. }
+            | Op::ExpertLinear { out, .. }
+            | Op::ExpertSum { out, .. } => vec![s(out)],
+            Op::Route { chosen, gains, .. } => vec![s(chosen), s(gains)],
             Op::HeadNormRope { x, .. } | Op::SoftCap { x, .. } => vec![s(x)],
             Op::KvWrite { kv, .. } => vec![AccessRange::Kv(kv.layer)],
             Op::NormAdd { residual, .. } => vec![s(residual)],

@@ -94,8 +94,11 @@ impl Generation {
     fn bytes(&self, executor: &dyn Executor) -> u64 {
         let depth = self.depth + self.decoded() / 2;
         let of_rows = |rows| executor.schedule().cost(PassShape::Verify { sequences: 1, rows, depth }).memory_bytes();
-        let (one, two) = (of_rows(1), of_rows(2));
-        self.passes as u64 * one + self.drafted as u64 * (two - one) + self.draft_bytes
+        // Between the costs of the row counts next to the mean: rows share what an expert's weights cost.
+        let mean = 1.0 + self.drafted as f64 / self.passes.max(1) as f64;
+        let [less, more] = [mean.floor(), mean.ceil()].map(|rows| of_rows(rows as usize) as f64);
+        let of_pass = less + (more - less) * mean.fract();
+        (self.passes as f64 * of_pass) as u64 + self.draft_bytes
     }
 
     /// The decode rate as a share of the rate that the device's measured read rate allows; `None` without a decode

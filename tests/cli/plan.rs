@@ -578,3 +578,25 @@ fn a_mix_of_types_is_planned_without_a_file() {
     plan("iq2_xxs").failed(2, &["iq2_xxs", "q4_k_m"]);
     kiln(&["run", "-m", &tiny(), "--weights", "q4_k_m", "--tokens", "2"]).refused(2, &["q4_k_m", "int8"]);
 }
+
+/// A token reads 8 of 128 experts; more sequences read more of them between them, and a file has all.
+#[test]
+fn a_mixture_of_experts_is_planned_by_what_a_token_reads() {
+    let line = ["plan", "--shape", "gemma4-26b-a4b", "--weights", "q4_0", "--machine", "8060s", "--ram", "32"];
+    let text = kiln(&line).stdout;
+    assert!(text.contains("FFN 2112 beside 8 of 128 experts of 704"), "{text}");
+    let plan = kiln(&[&line[..], &["--json"]].concat()).object();
+    let near = |found: &Value, wanted: f64| {
+        let found = found.as_f64().unwrap_or_else(|| panic!("{plan}"));
+        assert!((found / wanted - 1.0).abs() < 0.03, "{found}, not {wanted}: {plan}");
+    };
+    near(&plan["file"]["bytes"], 14.4e9);
+    let of = |batch: usize| {
+        let roofs = plan["roofline"].as_array().unwrap();
+        roofs.iter().find(|roof| roof["batch"] == batch).unwrap_or_else(|| panic!("{plan}"))
+    };
+    near(&of(1)["bytes"], 2.36e9);
+    near(&of(1)["tokens_s"], 108.0);
+    // 52 of 128 experts, were the choices independent.
+    near(&of(8)["bytes"], 1.55e9 + 12.85e9 * 51.6 / 128.0);
+}

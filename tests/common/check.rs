@@ -3,12 +3,16 @@
 use super::{Case, floats, ids, max_abs, observe, relative_rms, rms};
 use kiln::executor::{DraftRow, Executor, ExecutorExt, HeadRows, Measure, Row, Stepwise, Submission};
 use kiln::model::WeightFormat;
+use kiln::schedule::Op;
 use kiln::sequence::session::Session;
+use std::collections::BTreeSet;
 
 pub const F32_SHALLOW: Tolerance = Tolerance::MaxAbs(3e-4);
 /// Of Gemma 4's few layers: its scores are not scaled, so that rounding counts more (3.1e-4 at most).
 pub const F32_GEMMA4: Tolerance = Tolerance::MaxAbs(5e-4);
 pub const F16_GEMMA4: Tolerance = Tolerance::RelativeRms(0.03);
+/// Of a mixture, whose experts a rounding may change.
+pub const F16_EXPERTS: Tolerance = Tolerance::RelativeRms(0.05);
 pub const F32_DEEP: Tolerance = Tolerance::MaxAbs(2e-3);
 pub const F16_SHALLOW: Tolerance = Tolerance::RelativeRms(0.015);
 /// With keys and values in bf16, of eight bits: of few layers.
@@ -30,6 +34,16 @@ impl Tolerance {
         };
         println!("{what}: {error:.2e} of {limit:.2e}");
         assert!(error <= limit, "{what}: {error} is past the tolerance of {limit}");
+    }
+
+    /// The margin below which a row may take other experts.
+    fn route(self) -> f32 {
+        match self {
+            Tolerance::MaxAbs(_) => 0.0,
+            // With keys and values in bf16.
+            Tolerance::RelativeRms(t) if t > 0.05 => 0.1,
+            Tolerance::RelativeRms(_) => 0.03,
+        }
     }
 
     /// The largest change of one logit that the tolerance allows, for judging margins.
@@ -92,7 +106,75 @@ pub fn check_prompt(
             tolerance.check(&out.logits.concat(), case.tensor("len33.all_logits"), &format!("{what} all logits"));
         }
     }
-    check_greedy(executor, &mut session, out.next, golden, slack, &what);
+    check_greedy(executor, &mut session, out.next, golden, [slack, tolerance.route()], &what);
+}
+
+/// Compares the experts of every row and layer with the golden ones, as sets, in passes of at most `chunk` rows. A row's may
+/// differ where its margin allows; then rows that see it in later layers are not judged. The last position's never differ.
+pub fn check_routes(
+    case: &Case,
+    executor: &mut dyn Stepwise,
+    weights: WeightFormat,
+    tolerance: Tolerance,
+    chunk: usize,
+    what: &str,
+) {
+    let prefix = if weights == WeightFormat::Int8 { "int8." } else { "" };
+    for prompt in case.prompts() {
+        let (name, tokens) = (prompt["name"].as_str().unwrap(), ids(&prompt["ids"]));
+        let found = observe_routes(executor, &tokens, chunk);
+        let used = executor.schedule().shape.experts.unwrap().used;
+        let [routes, margins] = ["routes", "route_margin"].map(|of| case.tensor(&format!("{name}.{prefix}{of}")));
+        let set = |experts: &[u32]| experts.iter().copied().collect::<BTreeSet<u32>>();
+        let (mut seen, mut changed) = (tokens.len(), 0);
+        for (layer, found) in found.iter().enumerate() {
+            let mut first = seen;
+            for (position, found) in found.iter().enumerate() {
+                let at = layer * tokens.len() + position;
+                let wanted: Vec<u32> = routes[at * used..(at + 1) * used].iter().map(|expert| *expert as u32).collect();
+                assert_eq!(set(found).len(), used, "{what} {name}, layer {layer}, row {position}: {found:?}");
+                if set(found) == set(&wanted) {
+                    continue;
+                }
+                let may = position + 1 < tokens.len() && (position >= seen || margins[at] <= tolerance.route());
+                let margin = margins[at];
+                assert!(may, "{what} {name}, layer {layer}, row {position}: {found:?}, not {wanted:?} by {margin}");
+                (first, changed) = (first.min(position), changed + 1);
+            }
+            seen = first;
+        }
+        println!("{} {name} {prefix} {what}: {changed} rows with other experts", case.name);
+    }
+}
+
+/// The experts of a prompt's rows, `[layers][rows][used]`.
+fn observe_routes(executor: &mut dyn Stepwise, tokens: &[u32], chunk: usize) -> Vec<Vec<Vec<u32>>> {
+    let schedule = executor.schedule().clone();
+    let mut found = vec![Vec::new(); schedule.shape.layers.len()];
+    let rows: Vec<Row> =
+        (0..).zip(tokens).map(|(position, token)| Row { token: *token, position, sequence: 0 }).collect();
+    for rows in rows.chunks(chunk) {
+        executor.begin_pass(rows, None).unwrap();
+        let mut layer = 0;
+        for range in executor.ranges().unwrap() {
+            if schedule.steps[range.start].segment == kiln::schedule::Segment::Head {
+                break;
+            }
+            executor.run_steps(range.clone()).unwrap();
+            for step in &schedule.steps[range] {
+                let Op::Route { chosen, .. } = step.op else { continue };
+                executor
+                    .access_arena(&mut |arena| {
+                        let row = |r| &arena[chosen.row(r) as usize / 4..][..chosen.width];
+                        let experts = (0..rows.len()).map(|r| row(r).iter().map(|word| word.to_bits()).collect());
+                        found[layer].extend(experts);
+                    })
+                    .unwrap();
+                layer += 1;
+            }
+        }
+    }
+    found
 }
 
 /// Each position's argmax (where its margin allows) and negative log likelihood.
@@ -118,13 +200,14 @@ fn check_greedy(
     session: &mut Session,
     first: u32,
     golden: &serde_json::Value,
-    slack: f32,
+    [slack, route_slack]: [f32; 2],
     what: &str,
 ) {
+    let routes = golden["greedy"].get("route_margin").map(floats);
     let (want, margin) = (ids(&golden["greedy"]["ids"]), floats(&golden["greedy"]["margin"]));
     let mut next = first;
     for (i, &id) in want.iter().enumerate() {
-        if margin[i] <= slack {
+        if margin[i] <= slack || routes.as_ref().is_some_and(|margin| margin[i] <= route_slack) {
             break;
         }
         assert_eq!(next, id, "{what}: greedy step {i}");

@@ -1,6 +1,6 @@
 //! GGUF files for the tests, written without Kiln's own code.
 
-use super::{Random, golden};
+use super::{Random, golden, golden_dir};
 use half::f16;
 use kiln::model::checkpoint::gguf::GgmlType;
 use kiln::model::{BlockFormat, LayerKind, Shape};
@@ -203,6 +203,15 @@ fn gemma4(case: &str, family: &str, config: &serde_json::Value, float: Float) ->
     ] {
         file.set(&format!("{family}.{key}"), value);
     }
+    if config["num_experts"].is_number() {
+        for (key, name) in [
+            ("num_experts", "expert_count"),
+            ("top_k_experts", "expert_used_count"),
+            ("moe_intermediate_size", "expert_feed_forward_length"),
+        ] {
+            file.set(&format!("{family}.{name}"), number(key));
+        }
+    }
     if config["final_logit_softcapping"].is_number() {
         file.set(&format!("{family}.final_logit_softcapping"), real(&config["final_logit_softcapping"]));
     }
@@ -249,7 +258,7 @@ pub fn golden_model(case: &str, float: Float) -> GgufFile {
 
 /// Adds a golden case's tensors, with a number added to vectors.
 fn put_tensors(file: &mut GgufFile, case: &str, float: Float, added: f32) {
-    let bytes = std::fs::read(golden(case).join("model.safetensors")).unwrap();
+    let bytes = std::fs::read(golden_dir(case).join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let mut tensors = tensors.tensors();
     tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -257,7 +266,9 @@ fn put_tensors(file: &mut GgufFile, case: &str, float: Float, added: f32) {
         let values = tensor.data().chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32());
         let (name, shape) = (renamed(&name), tensor.shape());
         file.tensors.push(match float {
-            _ if shape.len() == 1 => Tensor::f32(&name, shape, &values.map(|w| w + added).collect::<Vec<_>>()),
+            _ if shape.len() == 1 || name.ends_with("ffn_gate_inp.weight") => {
+                Tensor::f32(&name, shape, &values.map(|w| w + added).collect::<Vec<_>>())
+            }
             Float::F32 => Tensor::f32(&name, shape, &values.collect::<Vec<_>>()),
             Float::F16 => {
                 Tensor::new(&name, shape, 1, values.flat_map(|w| half::f16::from_f32(w).to_le_bytes()).collect())
@@ -292,8 +303,18 @@ pub fn renamed(name: &str) -> String {
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),
         ("layer_scalar", "layer_output_scale"),
+        ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
+        ("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+        ("post_feedforward_layernorm_2", "post_ffw_norm_2"),
+        ("router.proj", "ffn_gate_inp"),
+        ("experts.gate_up_proj", "ffn_gate_up_exps"),
+        ("experts.down_proj", "ffn_down_exps"),
     ];
+    let factors = [("router.scale", "ffn_gate_inp.scale"), ("router.per_expert_scale", "ffn_down_exps.scale")];
     let (layer, rest) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
+    if let Some((_, new)) = factors.iter().find(|(old, _)| *old == rest) {
+        return format!("blk.{layer}.{new}");
+    }
     let (_, new) = parts.iter().find(|(old, _)| rest.strip_suffix(".weight").unwrap_or(rest) == *old).unwrap();
     format!("blk.{layer}.{new}.weight")
 }
@@ -344,7 +365,7 @@ pub fn add_tokenizer(file: &mut GgufFile, tokenizer_json: &[u8]) {
 }
 
 /// Rows of `cols` random weights of about the same size in each type, in whole random blocks.
-fn random_rows(random: &mut Random, format: BlockFormat, rows: usize, cols: usize) -> Vec<u8> {
+pub fn random_rows(random: &mut Random, format: BlockFormat, rows: usize, cols: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..rows * format.row_bytes(cols)).map(|_| random.bits() as u8).collect();
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
         let mut put = |at: usize, size: f32| {

@@ -24,7 +24,7 @@ pub use device::{
 pub use drafts::Mixed;
 pub use forged::{Forged, small_shape};
 pub use gemma3::{gemma3_270m, gemma3_tokenizer};
-pub use golden::{Case, floats, golden, ids};
+pub use golden::{Case, floats, golden, golden_dir, ids};
 pub use guide::Fifths;
 pub use random::Random;
 pub use turns::{decode_ahead, decode_in_turns};

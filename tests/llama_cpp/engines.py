@@ -7,6 +7,7 @@ import subprocess
 
 import llama_cpp
 import numpy as np
+from llama_cpp._ggml import libggml as ggml
 
 root = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PATIENCE = 600  # seconds of one call of Kiln
@@ -55,14 +56,41 @@ class Llama:
         with self.context() as context:
             return self.run(context, tokens)
 
+    def logits_and_margins(self, tokens):
+        """The logits, and of each position how close the choice of experts is in the layer where it is closest: the score of
+        the last one chosen less that of the first left out. Infinite in a model without experts."""
+        scores, used = [], ctypes.create_string_buffer(16)
+        ggml.ggml_get_name.restype, ggml.ggml_nbytes.restype = ctypes.c_char_p, ctypes.c_size_t
+
+        @llama_cpp.ggml_backend_sched_eval_callback
+        def keep(tensor, is_question, _):
+            tensor = ctypes.c_void_p(tensor)
+            if is_question:
+                return ggml.ggml_get_name(tensor).startswith(b"ffn_moe_logits-")
+            size = ctypes.c_size_t(ggml.ggml_nbytes(tensor))
+            values = (ctypes.c_float * (size.value // 4))()
+            ggml.ggml_backend_tensor_get(tensor, values, ctypes.c_size_t(0), size)
+            scores.append(np.array(values).reshape(len(tokens), -1))
+            return True
+
+        with self.context(watch=keep) as context:
+            logits = self.run(context, tokens)
+        if not scores:
+            return logits, np.full(len(tokens), np.inf)
+        llama_cpp.llama_model_meta_val_str(self.model, b"gemma4.expert_used_count", used, len(used))
+        falling = -np.sort(-np.stack(scores))
+        return logits, (falling[..., int(used.value) - 1] - falling[..., int(used.value)]).min(0)
+
     @contextlib.contextmanager
-    def context(self, target=None):
-        """A context with a cache of its own, or a drafter's with that of a target."""
+    def context(self, target=None, watch=None):
+        """A context with a cache of its own, or a drafter's with that of a target. `watch` sees its tensors."""
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = options.n_batch = options.n_ubatch = 512
         options.n_threads = options.n_threads_batch = 2
         options.type_k = options.type_v = llama_cpp.GGML_TYPE_F32
         options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if watch:
+            options.cb_eval = watch
         if target:
             options.ctx_type, options.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
         context = llama_cpp.llama_init_from_model(self.model, options)
@@ -95,7 +123,7 @@ class Llama:
     def ids(self, text):
         """The ids of a text without BOS. What spells a special token is one."""
         text = text.encode()
-        room = len(text) + 1
+        room = 3 * len(text) + 1  # a space may become the three bytes of "▁"
         ids = (llama_cpp.llama_token * room)()
         count = llama_cpp.llama_tokenize(self.vocab, text, len(text), ids, room, False, True)
         if count < 0:

@@ -1,4 +1,5 @@
 """GGUF files: small models of Gemma 3 and 4 with random weights, golden models, and a tokenizer alone."""
+import hashlib
 import json
 import os
 
@@ -111,10 +112,18 @@ def write_model(path, usual, keys=(), tied=False, query=1.0, turning=0.25, value
     return path
 
 
-def write_golden(path, case):
-    """Writes a golden case of Gemma 4 in F32, and returns its path."""
+def write_golden(path, case, split=False, width=None):
+    """Writes a golden case of Gemma 4 in F32, and returns its path.
+
+    Of experts, `split` keeps gates and ups apart, and zeros pad them to `width`.
+    """
     with open(os.path.join(golden, case, "config.hub_text.json"), encoding="utf-8") as file:
-        return put_golden(path, case, "gemma4", json.load(file))
+        config, keys = json.load(file), {}
+    if config.get("num_experts"):
+        width = width or config["moe_intermediate_size"]
+        keys = {"expert_count": config["num_experts"], "expert_used_count": config["top_k_experts"]}
+        keys["expert_feed_forward_length"] = width
+    return put_golden(path, case, "gemma4", config, keys, split, width)
 
 
 def write_drafter(path, case):
@@ -127,7 +136,7 @@ def write_drafter(path, case):
     return put_golden(path, case, "gemma4-assistant", config["text_config"], keys)
 
 
-def put_golden(path, case, family, config, keys=()):
+def put_golden(path, case, family, config, keys=(), split=False, width=None):
     local = [kind == "sliding_attention" for kind in config["layer_types"]]
     kv_heads = [config[key] for key in ["num_key_value_heads", "num_global_key_value_heads"]]
     sizes = {
@@ -139,12 +148,67 @@ def put_golden(path, case, family, config, keys=()):
     usual = gemma4(local, kv_heads, [config["head_dim"], config["global_head_dim"]])
     writer = begin(path, {**usual, **sizes, **dict(keys)}, family)
     with open(os.path.join(golden, "tokenizer", "tokenizer.json"), "rb") as file:
-        put_tokenizer(writer, file.read(), True)
-    for name, values in tensors(os.path.join(golden, case, "model.safetensors")).items():
-        writer.add_tensor(renamed(name), values)
+        put_tokenizer(writer, file.read(), True, config["vocab_size"])
+    for name, values in weights(case).items():
+        for name, values in in_form(renamed(name), values, split, width).items():
+            writer.add_tensor(name, values)
     put_divisors(writer, config["global_head_dim"] // 2, 0.25)
     end(writer)
     return path
+
+
+def in_form(name, values, split, width):
+    """A tensor, or those in its place where experts have another form."""
+    if "ffn_down_exps.weight" in name:
+        return {name: np.pad(values, [(0, 0), (0, 0), (0, width - values.shape[2])])}
+    if "ffn_gate_up_exps" not in name:
+        return {name: values}
+    more = width - values.shape[1] // 2
+    halves = [np.pad(half, [(0, 0), (0, more), (0, 0)]) for half in np.split(values, 2, 1)]
+    names = [name.replace("gate_up", half) for half in ["gate", "up"]]
+    return dict(zip(names, halves)) if split else {name: np.concatenate(halves, 1)}
+
+
+def weights(case):
+    """A golden case's weights as F32: its file's, or those that its table of weights says how to draw."""
+    path = os.path.join(golden, case, "model.safetensors")
+    if os.path.exists(path):
+        return tensors(path)
+    with open(os.path.join(golden, case, "golden.json"), encoding="utf-8") as file:
+        table = json.load(file)
+    return {name: drawn(table["seed"], name, **of_name) for name, of_name in table["weights"].items()}
+
+
+def drawn(seed, name, shape, std, mean, row_gain, bf16_sha256, **_):
+    """A tensor of random BF16 numbers, as tests/common draws it."""
+    values = normal(seed, name, np.prod(shape)) * np.float32(1 / 37837.227) * np.float32(std)
+    if row_gain is None:
+        values += np.float32(mean)
+    else:
+        values = values.reshape(-1, shape[-1])
+        gains = normal(seed, f"{name}#row", len(values)) * np.float32(1 / 131070)
+        values *= (1 + np.float32(row_gain) * gains)[:, None]
+    bits = values.view(np.uint32)
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    if hashlib.sha256(bits.astype("<u2").tobytes()).hexdigest() != bf16_sha256:
+        raise AssertionError(f"{name} is drawn wrongly")
+    return (bits << 16).view(np.float32).reshape(shape)
+
+
+def normal(seed, name, count):
+    """Sums of four 16-bit numbers each, about normal around 0, of SplitMix64 with a seed of its own for each name."""
+    last, gold, seed_of_name = (1 << 64) - 1, 0x9E3779B97F4A7C15, 0xCBF29CE484222325
+    for byte in name.encode():
+        seed_of_name = (seed_of_name ^ byte) * 0x100000001B3 & last
+
+    def mix(bits):
+        bits = (bits ^ bits >> 30) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ bits >> 27) * np.uint64(0x94D049BB133111EB)
+        return bits ^ bits >> 31
+
+    first = mix(np.array([seed_of_name + seed * gold & last], np.uint64))
+    bits = mix(first + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(gold))
+    return (bits.view(np.uint16).reshape(-1, 4).sum(1, dtype=np.int64) - 131070).astype(np.float32)
 
 
 def tensors(path):
@@ -183,12 +247,19 @@ def renamed(name):
         "mlp.up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down",
         "layer_scalar": "layer_output_scale",
+        "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+        "post_feedforward_layernorm_1": "post_ffw_norm_1",
+        "post_feedforward_layernorm_2": "post_ffw_norm_2",
+        "router.proj": "ffn_gate_inp",
+        "experts.gate_up_proj": "ffn_gate_up_exps",
+        "experts.down_proj": "ffn_down_exps",
     }
+    scales = {"router.scale": "ffn_gate_inp", "router.per_expert_scale": "ffn_down_exps"}
     name = name.removeprefix("model.").removesuffix(".weight")
     if name in whole:
         return f"{whole[name]}.weight"
     _, layer, part = name.split(".", 2)
-    return f"blk.{layer}.{parts[part]}.weight"
+    return f"blk.{layer}.{scales[part]}.scale" if part in scales else f"blk.{layer}.{parts[part]}.weight"
 
 
 def put_divisors(writer, pairs, turning):
@@ -228,12 +299,15 @@ def end(writer):
     writer.close()
 
 
-def put_tokenizer(writer, tokenizer_json, listed):
+def put_tokenizer(writer, tokenizer_json, listed, size=None):
     """Adds a tokenizer: as SentencePiece has it, where a token's score follows from the rank of its first merge, or, if
-    `listed`, as Gemma 4's files have it, with the merges themselves."""
+    `listed`, as Gemma 4's files have it, with the merges themselves. Of its tokens only the first `size` remain."""
     tokenizer, kinds = json.loads(tokenizer_json), gguf.TokenType
     vocab = tokenizer["model"]["vocab"]
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in tokenizer["model"]["merges"]]
+    if size:
+        vocab = {text: number for text, number in vocab.items() if number < size}
+        merges = [pair for pair in merges if {*pair.split(" "), pair.replace(" ", "")} <= vocab.keys()]
     ranks = {}
     for pair in merges:
         ranks.setdefault(pair.replace(" ", "", 1), len(ranks))

@@ -181,23 +181,26 @@ fn dot_products_have_the_same_bits_in_batches_of_any_size() {
     }
 }
 
-/// The executors of the processor batch too.
+/// The executors of the processor batch too. Rows of a model with experts meet rows that chose others.
 #[test]
 fn processors_batch() {
-    [(Device::Reference, 1e-5), (Device::Cpu, 0.0)].into_iter().for_each(|(device, bound)| batches(device, bound));
+    for case in ["tiny", "moe4"] {
+        let bounds = [(Device::Reference, 1e-5), (Device::Cpu, 0.0)];
+        bounds.into_iter().for_each(|(device, bound)| batches(case, device, bound));
+    }
 }
 
-fn batches(device: Device, bound: f32) {
+fn batches(case: &str, device: Device, bound: f32) {
     let prompts = prompts();
-    let mut single = load(&golden("tiny"), Options { device, ..options(AUTO, KvType::F32, 1) });
+    let mut single = load(&golden(case), Options { device, ..options(AUTO, KvType::F32, 1) });
     let options = Options { device, ..options(AUTO, KvType::F32, SEQUENCES) };
-    let mut executor = load(&golden("tiny"), options);
+    let mut executor = load(&golden(case), options);
     prefill(executor.as_mut(), &prompts);
     let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5)).collect();
     for (s, got) in decode(executor.as_mut(), &rows).iter().enumerate() {
         let mut session = Session::new(0, CONTEXT);
         session.prefill(single.as_mut(), &prompts[s]).unwrap();
         session.decode(single.as_mut(), 5).unwrap();
-        assert!(max_abs(got, single.logits(0).unwrap()) <= bound, "{device:?} sequence {s}");
+        assert!(max_abs(got, single.logits(0).unwrap()) <= bound, "{case} {device:?} sequence {s}");
     }
 }

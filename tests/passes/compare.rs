@@ -35,8 +35,8 @@ enum Which {
 /// More tokens than the window has.
 const TOKENS: usize = 28;
 
-fn tokens() -> Vec<u32> {
-    (0..TOKENS as u32).map(|i| (2 + 37 * i * i) % 512).collect()
+fn tokens(vocab: usize) -> Vec<u32> {
+    (0..TOKENS as u32).map(|i| (2 + 37 * i * i) % vocab as u32).collect()
 }
 
 fn schedule(checkpoint: &Checkpoint, kv: KvType, format: WeightFormat) -> Schedule {
@@ -74,8 +74,8 @@ fn on_vulkan(arithmetic: Option<Arithmetic>, checkpoint: &Checkpoint, schedule: 
 
 /// All that a comparison finds, up to the first difference unless `all`.
 fn found(a: &mut dyn Stepwise, b: &mut dyn Stepwise, all: bool) -> Vec<Compared> {
-    let mut seen = Vec::new();
-    compare([a, b], &passes(&tokens(), 32, HEAD_ROWS), 1.0, &mut |compared| {
+    let (mut seen, tokens) = (Vec::new(), tokens(a.schedule().shape.vocab));
+    compare([a, b], &passes(&tokens, 32, HEAD_ROWS), 1.0, &mut |compared| {
         let ends = compared.differs() && !all;
         seen.push(compared);
         if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -187,9 +187,86 @@ const FAULTS: [Fault; 9] = [
     }),
 ];
 
+/// Faults of experts.
+const EXPERT_FAULTS: [Fault; 7] = [
+    ("the router fed with the experts' input", "router", "scores", |s| {
+        let mut input = None;
+        change(s, Some(1), "pre_expert_norm", |op| {
+            let Op::RmsNorm { out, .. } = op else { panic!("{op:?}") };
+            input = Some(*out);
+        });
+        change(s, Some(1), "router", |op| {
+            let Op::Linear { x, .. } = op else { panic!("{op:?}") };
+            *x = input.unwrap();
+        });
+    }),
+    ("experts by other scores", "route", "chosen", |s| {
+        let mut input = None;
+        change(s, Some(2), "router", |op| {
+            let Op::Linear { x, .. } = op else { panic!("{op:?}") };
+            input = Some(*x);
+        });
+        change(s, Some(2), "route", |op| {
+            let Op::Route { scores, .. } = op else { panic!("{op:?}") };
+            *scores = input.unwrap().columns(0, scores.width);
+        });
+    }),
+    ("gains without the width's root", "route", "gains", |s| {
+        change(s, Some(0), "route", |op| {
+            let Op::Route { scale, .. } = op else { panic!("{op:?}") };
+            *scale = 1.0;
+        });
+    }),
+    ("gate and up swapped", "expert_gate", "expert_gate_up[0..32]", |s| {
+        let mut other = None;
+        change(s, Some(3), "expert_up", |op| {
+            let Op::ExpertLinear { weight, .. } = op else { panic!("{op:?}") };
+            other = Some(*weight);
+        });
+        change(s, Some(3), "expert_gate", |op| {
+            let Op::ExpertLinear { weight, .. } = op else { panic!("{op:?}") };
+            *weight = other.unwrap();
+        });
+    }),
+    ("experts fed with the dense half's input", "expert_up", "expert_gate_up[32..64]", |s| {
+        let mut input = None;
+        change(s, Some(4), "pre_ffn_norm", |op| {
+            let Op::RmsNorm { out, .. } = op else { panic!("{op:?}") };
+            input = Some(*out);
+        });
+        change(s, Some(4), "expert_up", |op| {
+            let Op::ExpertLinear { x, .. } = op else { panic!("{op:?}") };
+            *x = input.unwrap();
+        });
+    }),
+    ("one expert's output left out", "expert_sum", "expert_sum", |s| {
+        change(s, Some(1), "expert_sum", |op| {
+            let Op::ExpertSum { x, gains, .. } = op else { panic!("{op:?}") };
+            // Each row's first expert, of two.
+            (x.stride, gains.width) = (2 * x.stride, 1);
+        });
+    }),
+    ("the dense half's norm behind the experts", "post_experts", "halves", |s| {
+        let mut other = None;
+        change(s, Some(2), "post_dense", |op| {
+            let Op::RmsNorm { weight, .. } = op else { panic!("{op:?}") };
+            other = Some(*weight);
+        });
+        change(s, Some(2), "post_experts", |op| {
+            let Op::NormAdd { weight, .. } = op else { panic!("{op:?}") };
+            *weight = other.unwrap();
+        });
+    }),
+];
+
 /// Compares a sound reference with an executor that has a fault, and checks where that is found.
-fn check(which: Which, dir: &Path, (name, label, tensor, alter): Fault) {
-    let mut sound = load(Which::Reference, &golden("tiny"), WeightFormat::Int8, |_| {});
+fn check(which: Which, dir: &Path, fault: Fault) {
+    check_in("tiny", which, dir, fault);
+}
+
+/// As [`check`], of the sound model `case`.
+fn check_in(case: &str, which: Which, dir: &Path, (name, label, tensor, alter): Fault) {
+    let mut sound = load(Which::Reference, &golden(case), WeightFormat::Int8, |_| {});
     let mut faulty = load(which, dir, WeightFormat::Int8, alter);
     let seen = found(sound.as_mut(), faulty.as_mut(), false);
     let last = seen.last().unwrap();
@@ -230,6 +307,20 @@ fn a_fault_of_the_reference_is_found() {
 #[test]
 fn a_fault_of_the_cpu_is_found() {
     check_all(Which::Cpu);
+}
+
+/// A wrong choice is named by its experts, before any number that follows from it.
+#[test]
+fn a_fault_of_experts_is_found() {
+    for which in [Which::Reference, Which::Cpu] {
+        let [mut one, mut other] =
+            [Which::Reference, which].map(|which| load(which, &golden("moe4"), WeightFormat::Int8, |_| {}));
+        let seen = found(one.as_mut(), other.as_mut(), true);
+        let worst = seen.iter().max_by(|x, y| x.share.total_cmp(&y.share)).unwrap();
+        assert!(seen.iter().all(|compared| !compared.differs()), "{which:?}: {worst:?}");
+        assert_eq!(seen.iter().filter(|compared| compared.tensor == "chosen").count(), 2 * 5);
+        EXPERT_FAULTS.into_iter().for_each(|fault| check_in("moe4", which, &golden("moe4"), fault));
+    }
 }
 
 #[test]
@@ -408,7 +499,7 @@ fn a_fault_of_a_guest_is_found() {
             assert!(seen.iter().all(|c| c.steps.len() == 1 || !c.steps.clone().any(is_attention)));
         }
         let (mut beside, _) = beside_an_odd_guest(b, 1, OfOneLayer::Fails);
-        let passes = passes(&tokens(), 32, HEAD_ROWS);
+        let passes = passes(&tokens(512), 32, HEAD_ROWS);
         let ran = compare([reference.as_mut(), &mut beside], &passes, 1.0, &mut |_| ControlFlow::Continue(()));
         let e = ran.unwrap_err();
         assert!(e.to_string().contains("a command is late"), "{e}");
@@ -425,7 +516,7 @@ fn a_comparison_needs_tokens_and_one_schedule() {
     let mut other = load(Which::Cpu, &golden("tiny"), WeightFormat::Int8, |s| {
         s.steps.pop();
     });
-    let passes = passes(&tokens(), 32, HEAD_ROWS);
+    let passes = passes(&tokens(512), 32, HEAD_ROWS);
     let e = compare([a.as_mut(), other.as_mut()], &passes, 1.0, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(e.to_string().contains("same schedule"), "{e}");
 }
@@ -449,7 +540,7 @@ fn what_is_rounded_within_a_fusion_counts_in_its_bound() {
             [Which::Cpu, b].map(|which| load(which, &golden("tiny"), WeightFormat::Int8, all_keys_alike));
         let mut bounds = Vec::new();
         // So small a scale puts everything past its bound, so that what rounding does is looked at everywhere.
-        compare([cpu.as_mut(), other.as_mut()], &passes(&tokens(), 32, HEAD_ROWS), 1e-6, &mut |compared| {
+        compare([cpu.as_mut(), other.as_mut()], &passes(&tokens(512), 32, HEAD_ROWS), 1e-6, &mut |compared| {
             let ends = compared.label.ends_with("attention_out") && compared.tensor == "sublayer" && compared.pass == 1;
             if ends && (compared.steps.len() > 1) == fused {
                 bounds.push(compared.bound);

@@ -3,12 +3,14 @@
 
 use crate::common::check::{
     BF16_KV, F16_DEEP, F16_GEMMA4, F16_SHALLOW, F32_DEEP, F32_GEMMA4, F32_SHALLOW, Tolerance, check_prompts,
+    check_routes,
 };
-use crate::common::{self, Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
+use crate::common::{self, Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, golden_dir, ids, load, observe};
 use kiln::engine::ReplayOptions;
-use kiln::engine::{Device, Options};
+use kiln::engine::{self, Device, Options};
 use kiln::executor::ExecutorExt;
-use kiln::model::WeightFormat;
+use kiln::executor::weights::Progress;
+use kiln::model::{Checkpoint, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 use kiln::testing::lower::arithmetic::Arithmetic;
@@ -17,8 +19,14 @@ use kiln::testing::lower::arithmetic::Arithmetic;
 fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usize]) {
     for &chunk in chunks {
         let options = Options { chunk: Some(chunk), context: Some(160), head_rows: 8, ..options };
-        let mut executor = load(&golden(case.name), options);
-        check_prompts(case, executor.as_mut(), options.weights, tolerance, &format!("chunk {chunk}"));
+        let (mut executor, what) = (load(&golden_dir(case.name), options), format!("chunk {chunk}"));
+        check_prompts(case, executor.as_mut(), options.weights, tolerance, &what);
+        if executor.schedule().shape.experts.is_some() {
+            drop(executor);
+            let checkpoint = Checkpoint::open(&golden_dir(case.name)).unwrap();
+            let mut executor = engine::load_stepwise(&checkpoint, &options, &Progress::default()).unwrap();
+            check_routes(case, executor.as_mut(), options.weights, tolerance, chunk, &what);
+        }
     }
     assert_eq!(
         kiln::testing::vulkan::device::instance::validation_messages(),
@@ -115,6 +123,16 @@ fn reference_matches_gemma4_tiny4() {
 }
 
 #[test]
+fn reference_matches_gemma4_moe4() {
+    check_reference("moe4", F32_GEMMA4, CHUNKS);
+}
+
+#[test]
+fn reference_matches_gemma4_moe_wide4() {
+    check_reference("moe_wide4", F32_GEMMA4, &[160, 7]);
+}
+
+#[test]
 fn reference_matches_gemma4_wide4() {
     check_reference("wide4", F32_GEMMA4, CHUNKS);
 }
@@ -167,6 +185,16 @@ fn the_cpu_matches_gemma4_wide4() {
     check_cpu("wide4", &CPU_GEMMA4, CHUNKS);
 }
 
+#[test]
+fn the_cpu_matches_gemma4_moe4() {
+    check_cpu("moe4", &CPU_GEMMA4, CHUNKS);
+}
+
+#[test]
+fn the_cpu_matches_gemma4_moe_wide4() {
+    check_cpu("moe_wide4", &CPU_GEMMA4, CHUNKS);
+}
+
 /// With f32 throughout, with 16 bits somewhere, with keys and values in bf16.
 const BOUNDS: [Tolerance; 3] = [F32_SHALLOW, F16_SHALLOW, Tolerance::RelativeRms(BF16_KV)];
 const BOUNDS_GEMMA4: [Tolerance; 3] = [F32_GEMMA4, F16_GEMMA4, Tolerance::RelativeRms(0.06)];
@@ -174,6 +202,16 @@ const BOUNDS_GEMMA4: [Tolerance; 3] = [F32_GEMMA4, F16_GEMMA4, Tolerance::Relati
 #[test]
 fn vulkan_matches_gemma4_tiny4() {
     check_vulkan("tiny4", BOUNDS_GEMMA4, WIDE);
+}
+
+#[test]
+fn vulkan_matches_gemma4_moe4() {
+    check_vulkan("moe4", BOUNDS_GEMMA4, SHALLOW);
+}
+
+#[test]
+fn vulkan_matches_gemma4_moe_wide4() {
+    check_vulkan("moe_wide4", BOUNDS_GEMMA4, WIDE);
 }
 
 #[test]

@@ -252,6 +252,7 @@ impl Product {
             y_out: out.address(),
             parts: 0,
             arrived: 0,
+            table: 0,
             which: 2,
             n: word(n),
             k: word(self.k),

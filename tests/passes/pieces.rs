@@ -17,7 +17,7 @@ use kiln::testing::lower::target::Target;
 use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use std::ops::Range;
 
-fn load(device: Device, weights: WeightFormat, arithmetic: Option<Arithmetic>) -> Box<dyn Stepwise> {
+fn load(name: &str, device: Device, weights: WeightFormat, arithmetic: Option<Arithmetic>) -> Box<dyn Stepwise> {
     common::listen();
     let options = Options {
         device,
@@ -28,19 +28,19 @@ fn load(device: Device, weights: WeightFormat, arithmetic: Option<Arithmetic>) -
         context: Some(64),
         ..Options::default()
     };
-    let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+    let checkpoint = Checkpoint::open(&golden(name)).unwrap();
     engine::load_stepwise(&checkpoint, &options, &Progress::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Rows of sequence 0 at `positions`.
 fn rows(positions: Range<u32>, step: u32) -> Vec<Row> {
-    positions.map(|position| Row { token: (2 + step * position) % 512, position, sequence: 0 }).collect()
+    positions.map(|position| Row { token: (2 + step * position) % 320, position, sequence: 0 }).collect()
 }
 
 /// The last row's logits where the pass runs in these pieces. Another pass runs before, so that nothing of its own is left.
 fn logits_of(executor: &mut dyn Stepwise, rows: &[Row], pieces: &[Range<usize>]) -> Vec<f32> {
     let head = HeadRows { first: rows.len() - 1, count: 1 };
-    let others: Vec<Row> = rows.iter().map(|row| Row { token: (row.token + 77) % 512, ..*row }).collect();
+    let others: Vec<Row> = rows.iter().map(|row| Row { token: (row.token + 77) % 320, ..*row }).collect();
     executor.forward(&others, Some(head)).unwrap();
     executor.begin_pass(rows, Some(head)).unwrap();
     pieces.iter().for_each(|piece| executor.run_steps(piece.clone()).unwrap());
@@ -51,9 +51,19 @@ fn logits_of(executor: &mut dyn Stepwise, rows: &[Row], pieces: &[Range<usize>])
     logits
 }
 
-/// Cuts a local and a global layer at each of their steps, and the pass into single steps.
 fn check(weights: WeightFormat, arithmetic: Option<Arithmetic>, tolerance: f32) {
-    let mut executor = load(common::vulkan(), weights, arithmetic);
+    check_of("tiny", [2, 5], weights, arithmetic, tolerance);
+}
+
+/// Cuts a local and a global layer of a golden model at each of their steps, and the pass into single steps.
+fn check_of(
+    name: &str,
+    layers: [usize; 2],
+    weights: WeightFormat,
+    arithmetic: Option<Arithmetic>,
+    tolerance: f32,
+) {
+    let mut executor = load(name, common::vulkan(), weights, arithmetic);
     for (first, count) in [(0, 1), (0, 6), (6, 20), (26, 1)] {
         let rows = rows(first..first + count, 13);
         let head = HeadRows { first: rows.len() - 1, count: 1 };
@@ -61,7 +71,7 @@ fn check(weights: WeightFormat, arithmetic: Option<Arithmetic>, tolerance: f32) 
         let whole = executor.logits(0).unwrap().to_vec();
         let schedule = executor.schedule();
         let end = schedule.steps_of(Segment::Head).end;
-        let mut cuts: Vec<usize> = [2, 5].into_iter().flat_map(|i| schedule.steps_of(Segment::Layer(i))).collect();
+        let mut cuts: Vec<usize> = layers.into_iter().flat_map(|i| schedule.steps_of(Segment::Layer(i))).collect();
         cuts.extend(schedule.steps_of(Segment::Head));
         let labels: Vec<_> = schedule.steps.iter().map(|step| step.label).collect();
         for at in cuts {
@@ -89,6 +99,13 @@ fn a_layer_may_be_cut_at_any_step() {
     check(WeightFormat::Int8, F32, 1e-3);
     check(WeightFormat::Int8, DOT, 2e-3);
     check(WeightFormat::Int4, DOT, 2e-3);
+}
+
+/// Rows that stand in the order of the experts in a whole pass stand in the pass's where it is cut between.
+#[test]
+fn a_layer_of_experts_may_be_cut_at_any_step() {
+    check_of("moe4", [1, 2], WeightFormat::Int8, F32, 1e-3);
+    check_of("moe4", [1, 2], WeightFormat::Int8, DOT, 2e-3);
 }
 
 #[test]

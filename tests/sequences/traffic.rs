@@ -2,7 +2,7 @@
 //! own run alone, with pages of KV for all and with hardly any. On the CPU it is the same token for token. On Vulkan it is
 //! wherever the margin of a choice leaves no doubt, since passes of other kinds add in another order.
 
-use crate::common::{self, AUTO, F32, Forged, Random, forced, golden, load, rms, small_shape};
+use crate::common::{self, AUTO, F32, Forged, Random, forced, golden, golden_dir, load, rms, small_shape};
 use kiln::Cancel;
 use kiln::engine::{Device, Options};
 use kiln::executor::weights::Progress;
@@ -211,6 +211,18 @@ fn check(executor: &mut dyn Executor, answered: &Answered, tolerance: &impl Fn(&
 
 /// With so many sequences on a device.
 fn check_traffic(
+    on: (Device, usize),
+    kv: KvType,
+    room: Room,
+    passes: usize,
+    tolerance: impl Fn(&[f32]) -> f32,
+) {
+    check_traffic_of("tiny", on, kv, room, passes, tolerance);
+}
+
+/// As [`check_traffic`], of a golden model.
+fn check_traffic_of(
+    name: &str,
     (device, slots): (Device, usize),
     kv: KvType,
     room: Room,
@@ -218,12 +230,12 @@ fn check_traffic(
     tolerance: impl Fn(&[f32]) -> f32,
 ) {
     let kv_tokens = (room == Room::Scarce).then_some(CONTEXT);
-    let mut executor = load(&golden("tiny"), Options { kv_tokens, ..options(device, kv, slots) });
+    let mut executor = load(&golden_dir(name), Options { kv_tokens, ..options(device, kv, slots) });
     let mut traffic = Traffic::new();
     let (answered, seen) = run(executor.as_mut(), &mut traffic, passes);
     let tokens = executor.schedule().kv.tokens();
     drop(executor);
-    let mut alone = load(&golden("tiny"), Options { head_rows: CHUNK, ..options(device, kv, 1) });
+    let mut alone = load(&golden_dir(name), Options { head_rows: CHUNK, ..options(device, kv, 1) });
     answered.iter().for_each(|answered| check(alone.as_mut(), answered, &tolerance));
     let count = |finish| answered.iter().filter(|a| a.finish == finish).count();
     let (stopped, full, left) = (count(Finish::Stop), count(Finish::Length), count(Finish::Interrupted));
@@ -240,6 +252,12 @@ fn check_traffic(
 #[test]
 fn sequences_that_come_and_go_reply_on_the_cpu_as_alone() {
     check_traffic((Device::Cpu, SLOTS), KvType::F32, Room::Ample, 500, |_| 0.0);
+}
+
+/// A row's experts, and the order in which their outputs are added, do not depend on the other rows.
+#[test]
+fn sequences_of_a_mixture_reply_on_the_cpu_as_alone() {
+    check_traffic_of("moe_wide4", (Device::Cpu, 16), KvType::F32, Room::Ample, 100, |_| 0.0);
 }
 
 #[test]

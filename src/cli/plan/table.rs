@@ -76,7 +76,7 @@ impl ForecastView<'_> {
             self.name(),
             s.shape.layers.len(),
             s.shape.hidden,
-            s.shape.ffn,
+            s.shape.ffn_name(),
             s.shape.head_names(),
             s.shape.vocab,
             self.weights()

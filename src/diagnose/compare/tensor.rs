@@ -17,6 +17,8 @@ pub(super) enum Tensor {
     Slot(Slot, Rows),
     /// A layer's keys (0) or values (1) of `[rows, width]`.
     Kv { layer: usize, half: usize, width: usize },
+    /// The experts that each row of the pass uses.
+    Experts(Slot),
     /// The head rows' next tokens.
     Next,
 }
@@ -29,7 +31,10 @@ pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
             let of = match write {
                 AccessRange::Arena(offset, stride, width) => {
                     let slot = Slot { offset, stride: stride as usize / 4, width: width as usize / 4 };
-                    vec![Tensor::Slot(slot, step.rows)]
+                    match step.op {
+                        Op::Route { chosen, .. } if chosen == slot => vec![Tensor::Experts(slot)],
+                        _ => vec![Tensor::Slot(slot, step.rows)],
+                    }
                 }
                 AccessRange::Kv(layer) => {
                     let width = schedule.shape.attention_of(layer).kv_width();
@@ -52,11 +57,17 @@ pub(super) fn read(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
     let mut inputs: Vec<Tensor> = Vec::new();
     for at in steps.clone() {
         let step = &schedule.steps[at];
-        // The head's norm gathers from all of the pass's rows.
-        let rows = if matches!(step.op, Op::RmsNorm { .. }) { Rows::Pass } else { step.rows };
         for range in step.op.reads() {
             let AccessRange::Arena(offset, stride, width) = range else { continue };
-            let input = Tensor::Slot(Slot { offset, stride: stride as usize / 4, width: width as usize / 4 }, rows);
+            let slot = Slot { offset, stride: stride as usize / 4, width: width as usize / 4 };
+            let input = match step.op {
+                // The head's norm gathers from all of the pass's rows.
+                Op::RmsNorm { .. } => Tensor::Slot(slot, Rows::Pass),
+                Op::ExpertLinear { chosen, .. } if chosen == slot => Tensor::Experts(slot),
+                Op::ExpertLinear { share, .. } if share > 1 => Tensor::Slot(slot, Rows::Pass),
+                Op::ExpertSum { x, gains, .. } if x == slot => Tensor::Slot(slot, Rows::Expert(gains.width)),
+                _ => Tensor::Slot(slot, step.rows),
+            };
             let is_made =
                 schedule.steps[steps.start..at].iter().any(|s| s.op.writes().iter().any(|w| w.overlaps(range)));
             if !is_made && !inputs.contains(&input) {
@@ -70,7 +81,7 @@ pub(super) fn read(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
 impl Tensor {
     pub(super) fn name(&self, schedule: &Schedule) -> String {
         match self {
-            Tensor::Slot(slot, _) => schedule.arena.name_of(*slot),
+            Tensor::Slot(slot, _) | Tensor::Experts(slot) => schedule.arena.name_of(*slot),
             Tensor::Kv { half: 0, .. } => "keys".into(),
             Tensor::Kv { .. } => "values".into(),
             Tensor::Next => "next".into(),
@@ -79,7 +90,7 @@ impl Tensor {
 
     pub(super) fn width(&self) -> usize {
         match self {
-            Tensor::Slot(slot, _) => slot.width,
+            Tensor::Slot(slot, _) | Tensor::Experts(slot) => slot.width,
             Tensor::Kv { width, .. } => *width,
             Tensor::Next => 1,
         }
@@ -87,13 +98,13 @@ impl Tensor {
 
     /// Whether its values are integers, which have no tolerance.
     pub(super) fn is_exact(&self) -> bool {
-        *self == Tensor::Next
+        matches!(self, Tensor::Experts(_) | Tensor::Next)
     }
 
     /// Whether a step from `end` on, or the host, reads the values from before `end`.
     pub(super) fn is_read_behind(&self, schedule: &Schedule, end: usize) -> bool {
         let own = match self {
-            Tensor::Slot(slot, _) => AccessRange::slot(*slot),
+            Tensor::Slot(slot, _) | Tensor::Experts(slot) => AccessRange::slot(*slot),
             Tensor::Kv { layer, .. } => AccessRange::Kv(*layer),
             Tensor::Next => return true,
         };
@@ -133,15 +144,13 @@ impl Tensor {
             Tensor::Slot(slot, rows) => executor.access_arena(&mut |arena| {
                 (0..count(rows, pass)).for_each(|row| visit(row * slot.width, slot_row_mut(arena, slot, row)));
             }),
+            Tensor::Experts(slot) => executor.access_arena(&mut |arena| {
+                (0..pass.rows.len())
+                    .for_each(|row| visit_words(slot_row_mut(arena, slot, row), row * slot.width, visit));
+            }),
             Tensor::Next => {
                 let next = executor.schedule().arena.state.next();
-                executor.access_arena(&mut |arena| {
-                    for (row, word) in arena[next..][..pass.head.count].iter_mut().enumerate() {
-                        let mut id = word.to_bits() as f32;
-                        visit(row, std::slice::from_mut(&mut id));
-                        *word = f32::from_bits(id as u32);
-                    }
-                })
+                executor.access_arena(&mut |arena| visit_words(&mut arena[next..][..pass.head.count], 0, visit))
             }
             Tensor::Kv { layer, half, .. } => visit_kv(executor, layer, half, pass, visit),
         }
@@ -162,6 +171,16 @@ fn count(rows: Rows, pass: &ComparedPass) -> usize {
     match rows {
         Rows::Pass | Rows::Draft | Rows::DraftSource => pass.rows.len(),
         Rows::Head => pass.head.count,
+        Rows::Expert(used) => used * pass.rows.len(),
+    }
+}
+
+/// [`Tensor::visit`] of whole numbers, each a part; `first` is the index of the first.
+fn visit_words(words: &mut [f32], first: usize, visit: &mut dyn FnMut(usize, &mut [f32])) {
+    for (i, word) in words.iter_mut().enumerate() {
+        let mut number = word.to_bits() as f32;
+        visit(first + i, std::slice::from_mut(&mut number));
+        *word = f32::from_bits(number as u32);
     }
 }
 

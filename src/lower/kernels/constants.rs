@@ -1,8 +1,9 @@
 //! The specialization constants: one structure per shader, whose fields are named as in the GLSL, in lower case.
 //!
 //! Two constants are in every shader (common.glsl): 0 is the workgroup's size, [`super::Kernel::workgroup`]; 8 is set
-//! by [`Constants::set_single_row`]. Constants from 15 on are in every module for weights with scales of groups
-//! (weights.glsl), and are set by [`Constants::set_weights`]. No structure has a field for these; the compiler checks
+//! by [`Constants::set_single_row`]. Constants 15 to 19 are in every module for weights with scales of groups
+//! (weights.glsl), and are set by [`Constants::set_weights`]; 20 is in those of products, and is set by
+//! [`Constants::set_experts`]. No structure has a field for these; the compiler checks
 //! that. A test compares names and numbers with the SPIR-V.
 
 use crate::model::grouped::Grouped;
@@ -11,8 +12,10 @@ use crate::model::grouped::Grouped;
 pub(crate) const SINGLE: u32 = 8;
 /// Number and name of the constants that describe a format with scales of groups.
 pub(crate) const WEIGHTS: [(u32, &str); 5] = [(15, "low"), (16, "high"), (17, "zero"), (18, "table"), (19, "scales")];
+/// Number and name of the constant of products that says whether they are of experts (experts.glsl).
+pub(crate) const EXPERTS: (u32, &str) = (20, "experts");
 /// The highest number of a constant.
-const LAST: u32 = 19;
+const LAST: u32 = EXPERTS.0;
 
 /// The specialization constants of a pipeline, from constant 1 on. Constants that its shader does not have are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -37,6 +40,17 @@ impl Constants {
 }
 
 impl Constants {
+    /// Other values of the constants of a structure.
+    pub fn replace<S: Specialization>(&mut self, own: S) {
+        let values = own.constants();
+        S::NAMES.iter().for_each(|(number, _)| self.0[*number as usize - 1] = values.0[*number as usize - 1]);
+    }
+
+    /// For a product of experts, of whose rows so many read one row of the inputs. 0: a product that is not of experts.
+    pub fn set_experts(&mut self, share: u32) {
+        self.0[EXPERTS.0 as usize - 1] = share;
+    }
+
     /// For a module of weights with scales of groups: the format's layout.
     pub fn set_weights(&mut self, format: Grouped) {
         let Grouped { low, high, zero, table, scales } = format;
@@ -108,6 +122,8 @@ constants! {
         keep = 3,
         /// 1: the sum with the residual is multiplied by a number.
         scaled = 4,
+        /// 1: there is a second output.
+        twice = 5,
     }
 
     /// linear.comp.
@@ -268,6 +284,46 @@ constants! {
         form = 2,
         /// Workgroups of a row.
         parts = 3,
+        /// Row r is made of row `list[r] / gather`; 0: of row r.
+        gather = 4,
+    }
+
+    /// route.comp.
+    RouteConstants {
+        /// Rows of x that share a load of the router's weights.
+        columns = 1,
+        /// 1: the scores are there already.
+        choose_only = 2,
+        /// Experts whose scores a subgroup computes at a time.
+        each = 3,
+    }
+
+    /// group.comp.
+    GroupConstants {
+        /// 0: rows stay in their order, each a tile.
+        sorts = 1,
+    }
+
+    /// join.comp.
+    JoinConstants {
+        /// Vectors of four elements of a row per lane.
+        vecs = 1,
+        /// Layout of the output (activation_layout.glsl).
+        form = 2,
+        /// 1: expert rows stand where group.comp has put them.
+        grouped_rows = 3,
+        /// 1: the next layer's first norm follows.
+        next = 4,
+        /// 1: the sum with the residual is multiplied by a number.
+        scaled = 5,
+        /// Experts of a row.
+        used = 6,
+    }
+
+    /// expert_sum.comp.
+    ExpertSumConstants {
+        /// 1: expert rows stand where group.comp has put them.
+        grouped_rows = 1,
     }
 
     /// argmax.comp.

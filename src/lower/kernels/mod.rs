@@ -74,6 +74,11 @@ macro_rules! modules {
                 defines.contains(&"WEIGHT_GROUPED")
             }
 
+            /// Whether it may be a product of experts.
+            pub fn takes_experts(self) -> bool {
+                ["linear", "linear_dot", "linear_matrix", "linear_fragment"].contains(&self.source())
+            }
+
             /// Its SPIR-V, deflated by the build script.
             fn deflated(self) -> &'static [u8] {
                 match self {
@@ -118,6 +123,26 @@ impl Kernel {
             constants.set_weights(grouped);
         }
         Kernel { constants, ..self }
+    }
+
+    /// The kernel of a product of experts ([`Constants::set_experts`]).
+    pub fn of_experts(self, share: usize) -> Kernel {
+        let mut constants = self.constants;
+        constants.set_experts(share as u32);
+        Kernel { constants, ..self }
+    }
+
+    /// The kernel with all of its output in one stage, so that it can share a relay's counter with others.
+    pub fn in_one_stage(self) -> Kernel {
+        match self.module.relaying() {
+            Relaying::Staged => {
+                let own = LinearDotConstants { stages: 1, ..LinearDotConstants::of(&self.constants) };
+                let mut constants = self.constants;
+                constants.replace(own);
+                Kernel { constants, ..self }
+            }
+            Relaying::Never | Relaying::Whole | Relaying::Product => self,
+        }
     }
 
     /// Stages of its output in a relay.

@@ -159,6 +159,26 @@ macro_rules! spirv_modules {
                 name: "gated_gelu", source: "pack", defines: ["GELU"],
                 constants: PackConstants, push: PackPush, relay: Whole,
             }
+            /// The experts of each row and their gains.
+            Route {
+                name: "route", source: "route", defines: [],
+                constants: RouteConstants, push: RoutePush, relay: Whole,
+            }
+            /// Brings the rows that use one expert together.
+            Group {
+                name: "group", source: "group", defines: [],
+                constants: GroupConstants, push: GroupPush, relay: Whole,
+            }
+            /// The weighted sum of the experts' outputs.
+            ExpertSum {
+                name: "expert_sum", source: "expert_sum", defines: [],
+                constants: ExpertSumConstants, push: ExpertSumPush, relay: Whole,
+            }
+            /// The end of a layer with experts: sum, norms and the next layer's first norm.
+            Join {
+                name: "join", source: "join", defines: [],
+                constants: JoinConstants, push: JoinPush, relay: Whole,
+            }
             /// Cap of the logits.
             SoftCap {
                 name: "soft_cap", source: "soft_cap", defines: [],

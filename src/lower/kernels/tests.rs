@@ -129,6 +129,9 @@ fn specialization_constants_are_those_of_the_spirv() {
         if module.is_grouped() {
             expected.extend(constants::WEIGHTS.map(|(number, name)| (number, name.to_uppercase())));
         }
+        if module.takes_experts() {
+            expected.insert((constants::EXPERTS.0, constants::EXPERTS.1.to_uppercase()));
+        }
         let mut found = Reflection::of(module).constants();
         // Shaders may name the workgroup's size (constant 0) twice.
         found.retain(|&(number, _)| number != 0);

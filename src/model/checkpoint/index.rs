@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use safetensors::Dtype;
 
@@ -13,7 +14,7 @@ use crate::model::checkpoint::keys::{self, SCALE_SUFFIX, ZERO_POINT_SUFFIX};
 use crate::model::config::Quantization;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
-use crate::model::tensor::TensorId;
+use crate::model::tensor::{Half, TensorId};
 use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
@@ -30,6 +31,41 @@ pub(crate) struct StoredTensor {
     pub(crate) elements: ByteRange,
     /// Encoding of its elements.
     pub(crate) encoding: Encoding,
+    /// The place of the matrix's rows, where the file's tensor has another matrix too.
+    pub(crate) half: Option<Half>,
+}
+
+impl StoredTensor {
+    /// Bytes of the matrix's or vector's elements.
+    pub(crate) fn element_bytes(&self) -> usize {
+        self.share(self.elements.range.len())
+    }
+
+    /// Bytes of its elements and its scales.
+    pub(crate) fn bytes(&self) -> usize {
+        self.element_bytes() + self.encoding.scales().map_or(0, |scales| self.share(scales.range.len()))
+    }
+
+    /// Its share of the bytes of the file's tensor.
+    fn share(&self, bytes: usize) -> usize {
+        if self.half.is_some() { bytes / 2 } else { bytes }
+    }
+
+    /// The rows of the file's tensor that are these rows of the matrix, which follow one another there.
+    pub(crate) fn place(&self, rows: Range<usize>) -> Range<usize> {
+        let start = self.half.map_or(rows.start, |half| half.place(rows.start));
+        start..start + rows.len()
+    }
+
+    /// Cuts rows of the matrix into runs of at most `most` that follow one another in the file's tensor.
+    pub(crate) fn runs(&self, rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (half, mut next) = (self.half, rows.start);
+        std::iter::from_fn(move || {
+            let first = next;
+            next = half.map_or(rows.end, |half| half.end(first)).min(rows.end).min(first.saturating_add(most));
+            (first < next).then_some(first..next)
+        })
+    }
 }
 
 /// Finds and checks every tensor of `shape`. Sets [`Shape::tied`] to false if the files have a separate head.
@@ -45,7 +81,8 @@ pub(crate) fn find_tensors(
     }
     let mut tensors = HashMap::with_capacity(found.len());
     for id in TensorId::all(shape) {
-        let stored = found.get(&id).ok_or_else(|| names.missing(id, files)).and_then(|&at| names.check(id, at, shape));
+        let stored =
+            found.get(&id.holder()).ok_or_else(|| names.missing(id, files)).and_then(|&at| names.check(id, at, shape));
         // Matrices that such a scheme has left in floating point are read. A quantised one may look like one of another
         // scheme.
         let is_foreign = stored.as_ref().map_or(true, |stored| stored.encoding.source().is_quantized());
@@ -146,14 +183,14 @@ impl<'a> TensorNames<'a> {
     /// Checks the dimensions and the encoding of one tensor.
     fn check(&self, id: TensorId, at: At, shape: &Shape) -> Result<StoredTensor> {
         let entry = self.entry(at);
-        let [rows, cols] = id.dims(shape);
+        let [rows, cols] = id.file_rows(shape);
         let dtype = self.dtype(at)?;
-        let scheme = self.scheme(at)?;
+        let scheme = self.scheme(at)?.filter(|_| !id.is_router());
         let native = native_format(dtype, cols).filter(|_| scheme.is_none() && !id.is_vector());
         let wanted = match native {
-            Some(format) => format.file_shape(rows, cols),
+            Some(format) => id.file_dims(shape, format.file_shape(rows, cols)),
             None if id.is_vector() => vec![cols],
-            None => vec![rows, cols],
+            None => id.file_dims(shape, vec![rows, cols]),
         };
         // The earlier engine groups the flattened tensor, and may have stored it flat.
         let flat = scheme.is_some() && entry.shape == [rows * cols];
@@ -162,20 +199,23 @@ impl<'a> TensorNames<'a> {
         }
         let encoding = match scheme {
             Some(scheme) => self.check_scheme(at, scheme, rows * cols)?,
-            None => self.check_plain(id, at, dtype, [rows, cols])?,
+            None => self.check_plain(id, at, dtype, shape)?,
         };
         let elements = ByteRange { file: at.file, range: entry.range.clone() };
-        Ok(StoredTensor { name: entry.name.clone(), elements, encoding })
+        Ok(StoredTensor { name: entry.name.clone(), elements, encoding, half: id.half(shape) })
     }
 
     /// Checks a tensor without a scheme, and returns its encoding.
-    fn check_plain(&self, id: TensorId, at: At, dtype: Dtype, [rows, cols]: [usize; 2]) -> Result<Encoding> {
+    fn check_plain(&self, id: TensorId, at: At, dtype: Dtype, shape: &Shape) -> Result<Encoding> {
+        let [rows, cols] = id.file_rows(shape);
         match (dtype, native_format(dtype, cols)) {
             (Dtype::F16, _) => Ok(Encoding::F16),
             (Dtype::F32, _) => Ok(Encoding::F32),
-            (_, Some(format)) if !(id.is_vector() && format.is_quantized()) => {
-                let Some(wanted) = format.file_scales(rows, cols) else { return Ok(Encoding::Native(format, None)) };
-                self.native_scales(at, format, wanted)
+            (_, Some(format)) if !(is_plain(id) && format.is_quantized()) => {
+                let Some((dtype, wanted)) = format.file_scales(rows, cols) else {
+                    return Ok(Encoding::Native(format, None));
+                };
+                self.native_scales(at, format, rows, (dtype, id.file_dims(shape, wanted)))
             }
             _ => Err(self.wrong(at, &format!("is {dtype}; wanted {}", readable_dtypes(id, cols)))),
         }
@@ -183,16 +223,23 @@ impl<'a> TensorNames<'a> {
 
     /// The encoding of a tensor in one of Kiln's formats with scales, or in llm-compressor's INT8: the latter's scales
     /// may be BF16, and may have a second dimension of 1.
-    fn native_scales(&self, at: At, format: WeightFormat, (dtype, wanted): (Dtype, Vec<usize>)) -> Result<Encoding> {
-        let types: &[Dtype] = if format == WeightFormat::Int8 { &[dtype, Dtype::BF16] } else { &[dtype] };
+    fn native_scales(
+        &self,
+        at: At,
+        format: WeightFormat,
+        rows: usize,
+        (dtype, wanted): (Dtype, Vec<usize>),
+    ) -> Result<Encoding> {
+        let is_by_row = format == WeightFormat::Int8;
+        let types: &[Dtype] = if is_by_row { &[dtype, Dtype::BF16] } else { &[dtype] };
         let (scales, shape, found) = self.scale(at, types)?;
-        let is_column = matches!((shape, &wanted[..]), ([rows, 1], [wanted]) if rows == wanted);
+        let is_column = is_by_row && shape.strip_suffix(&[1]) == Some(&wanted);
         if shape != wanted && !is_column {
-            let per = if wanted.len() == 1 { "row" } else { "group" };
+            let per = if is_by_row { "row" } else { "group" };
             let what = format!("has scales of shape {}; wanted one per {per}, {wanted:?}", dims(shape));
             return Err(self.wrong(at, &what));
         }
-        self.refuse_zero_points(at, wanted[0])?;
+        self.refuse_zero_points(at, rows)?;
         Ok(if found == dtype { Encoding::Native(format, Some(scales)) } else { Encoding::Int8Bf16(scales) })
     }
 
@@ -298,6 +345,11 @@ fn native_format(dtype: Dtype, cols: usize) -> Option<WeightFormat> {
     WeightFormat::from_file_dtype(dtype).filter(|format| format.holds(cols))
 }
 
+/// Whether no file has the tensor quantised.
+fn is_plain(id: TensorId) -> bool {
+    id.is_vector() || id.is_router()
+}
+
 /// The element types that a tensor of the model may have, in rows of `cols`, for an error: `BF16, F16, F32 or I8 with
 /// scales`.
 fn readable_dtypes(id: TensorId, cols: usize) -> String {
@@ -307,7 +359,7 @@ fn readable_dtypes(id: TensorId, cols: usize) -> String {
         formats.map(move |format| format!("{}{}", format.file_dtype(), if quantized { " with scales" } else { "" }))
     };
     let mut names: Vec<String> = formats(false).chain(["F16".into(), "F32".into()]).collect();
-    if !id.is_vector() {
+    if !is_plain(id) {
         names.extend(formats(true));
     }
     let last = names.pop().unwrap_or_default();

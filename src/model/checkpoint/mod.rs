@@ -167,8 +167,7 @@ impl Checkpoint {
 
     /// Bytes of the model's tensors in the files, scales included; a load reads this much.
     pub fn stored_bytes(&self) -> u64 {
-        let scales = |t: &StoredTensor| t.encoding.scales().map_or(0, |s| s.range.len());
-        self.tensors.values().map(|t| (t.elements.range.len() + scales(t)) as u64).sum()
+        self.tensors.values().map(|tensor| tensor.bytes() as u64).sum()
     }
 
     /// Reads rows of a matrix in `format`. Elements go to `data`, [`WeightFormat::row_bytes`] per row, and scales to
@@ -203,13 +202,14 @@ impl Checkpoint {
         let step = (READ / tensor.encoding.row_bytes(cols)).max(1);
         let (mut buffers, mut decoded) = (ReadBuffers::default(), vec![0f32; cols]);
         let (mut split, mut split_scales) = (Vec::new(), Vec::new());
-        for (block, out) in data.chunks_mut(step * stride).enumerate() {
-            let first = rows.start + block * step;
-            let run = self.read_run(tensor, first..first + out.len() / stride, cols, &mut buffers)?;
+        for part in tensor.runs(rows.clone(), step) {
+            let (first, count) = (part.start - rows.start, part.len());
+            let out = &mut data[first * stride..][..count * stride];
+            let scales = &mut scales[first * scale_bytes..][..count * scale_bytes];
+            let run = self.read_run(tensor, part, cols, &mut buffers)?;
             if let Encoding::Blocks(blocks) = &tensor.encoding {
                 // First into ordinary memory: `data` may be a GPU's, which is slow to write in small parts, and very
                 // slow to read.
-                let count = out.len() / stride;
                 split.resize(count * stride, 0);
                 split_scales.resize(count * scale_bytes, 0);
                 let parts = split.chunks_exact_mut(stride).zip(split_scales.chunks_exact_mut(scale_bytes));
@@ -218,12 +218,11 @@ impl Checkpoint {
                     put.map_err(|what| self.bad_row(&run, i, &what))?;
                 }
                 out.copy_from_slice(&split);
-                scales[block * step * scale_bytes..][..split_scales.len()].copy_from_slice(&split_scales);
+                scales.copy_from_slice(&split_scales);
                 continue;
             }
             for (i, out) in out.chunks_exact_mut(stride).enumerate() {
-                let row = block * step + i;
-                let scales = &mut scales[row * scale_bytes..(row + 1) * scale_bytes];
+                let scales = &mut scales[i * scale_bytes..(i + 1) * scale_bytes];
                 let put = match &tensor.encoding {
                     Encoding::Native(native, _) if *native == format => {
                         format.copy_row(run.row(i), run.row_scales(i), out, scales)
@@ -252,11 +251,15 @@ impl Checkpoint {
         assert!(!id.is_vector(), "{id:?} is a vector");
         assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
         assert_eq!(out.len(), rows.len() * cols, "values of {} rows of {id:?}", rows.len());
-        let mut buffers = ReadBuffers::default();
-        let run = self.read_run(self.stored(id), rows, cols, &mut buffers)?;
-        out.chunks_exact_mut(cols)
-            .enumerate()
-            .try_for_each(|(i, out)| run.decode_row(i, out).map_err(|what| self.bad_row(&run, i, &what)))
+        let (tensor, mut buffers) = (self.stored(id), ReadBuffers::default());
+        for part in tensor.runs(rows.clone(), rows.len()) {
+            let out = &mut out[(part.start - rows.start) * cols..][..part.len() * cols];
+            let run = self.read_run(tensor, part, cols, &mut buffers)?;
+            for (i, out) in out.chunks_exact_mut(cols).enumerate() {
+                run.decode_row(i, out).map_err(|what| self.bad_row(&run, i, &what))?;
+            }
+        }
+        Ok(())
     }
 
     /// A vector in f32, decoded from any encoding; of a norm the weights w (RMSNorm multiplies by 1 + w).
@@ -288,7 +291,10 @@ impl Checkpoint {
         assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
         let bytes = tensor.encoding.row_bytes(cols);
         let start = tensor.elements.range.start;
-        self.files[tensor.elements.file].bytes.release(&(start + rows.start * bytes..start + rows.end * bytes));
+        for part in tensor.runs(rows.clone(), rows.len()) {
+            let Range { start: first, end } = tensor.place(part);
+            self.files[tensor.elements.file].bytes.release(&(start + first * bytes..start + end * bytes));
+        }
     }
 
     /// The tensor of `id`. Opening has found every tensor of the shape, so only the layer of another model can be
@@ -298,7 +304,7 @@ impl Checkpoint {
         self.tensors.get(&id).unwrap_or_else(|| panic!("the model has no {id:?}"))
     }
 
-    /// Reads rows of `cols` elements, with the scales that they need.
+    /// Reads rows of `cols` elements that follow one another in their file, with the scales that they need.
     fn read_run<'a>(
         &'a self,
         tensor: &'a StoredTensor,
@@ -310,6 +316,7 @@ impl Checkpoint {
             let start = of.range.start;
             (&self.files[of.file].bytes, start + part.start..start + part.end)
         };
+        let rows = tensor.place(rows);
         let row_bytes = tensor.encoding.row_bytes(cols);
         let (source, range) = part(&tensor.elements, rows.start * row_bytes..rows.end * row_bytes);
         let bytes = source.read(range, &mut buffers.elements)?;
@@ -378,7 +385,7 @@ struct ReadBuffers {
 /// Rows of one tensor in their stored encoding.
 struct StoredRows<'a> {
     tensor: &'a StoredTensor,
-    /// Index of its first row.
+    /// Index of its first row in the file's tensor.
     first: usize,
     cols: usize,
     bytes: &'a [u8],
@@ -412,7 +419,7 @@ impl StoredRows<'_> {
 fn dominant_source(tensors: &HashMap<TensorId, StoredTensor>) -> SourceFormat {
     let mut bytes: BTreeMap<SourceFormat, usize> = BTreeMap::new();
     for (_, tensor) in tensors.iter().filter(|(id, _)| !id.is_vector()) {
-        *bytes.entry(tensor.encoding.source()).or_default() += tensor.elements.range.len();
+        *bytes.entry(tensor.encoding.source()).or_default() += tensor.element_bytes();
     }
     let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes);
     most.map_or(SourceFormat::F32, |(source, _)| source)

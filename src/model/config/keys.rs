@@ -166,7 +166,12 @@ impl<'a> ConfigReader<'a> {
             }
         }
         for (key, default) in rules.zeros {
-            let found = self.get(key).map_or(Some(*default as u64), Value::as_u64);
+            // A null is no such feature, and an absent key its default.
+            let found = match self.map.get(*key) {
+                None => Some(*default as u64),
+                Some(Value::Null) => Some(0),
+                Some(value) => value.as_u64(),
+            };
             if found != Some(0) {
                 let value = self.get(key).map_or_else(|| format!("{default} by default"), excerpt);
                 return refuse(format!("{key} is {value}"));

@@ -58,12 +58,14 @@ fn create(path: &Path, shard: &Shard) -> Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-/// Rows of one matrix, and their destination.
+/// Rows of one matrix that follow one another in its file's tensor, and their destination.
 struct Block<'a> {
     path: &'a Path,
     file: &'a File,
     id: TensorId,
     rows: Range<usize>,
+    /// The tensor's row that is the first of them.
+    place: usize,
     /// Offsets of the matrix's elements and scales in the file.
     elements: u64,
     scales: Option<u64>,
@@ -77,15 +79,22 @@ fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matr
         match item.payload {
             Payload::Vector(_) => {}
             Payload::Elements(id) => {
-                let [height, cols] = id.dims(matrices.shape);
-                let step = (BLOCK_BYTES / matrices.format(id).row_bytes(cols)).max(1);
-                for first in (0..height).step_by(step) {
-                    let rows = first..(first + step).min(height);
-                    blocks.push(Block { path, file, id, rows, elements: start + item.offset(), scales: None });
+                let elements = start + item.offset();
+                for id in TensorId::all(matrices.shape).filter(|other| other.holder() == id) {
+                    let [height, cols] = id.dims(matrices.shape);
+                    let step = (BLOCK_BYTES / matrices.format(id).row_bytes(cols)).max(1);
+                    let half = id.half(matrices.shape);
+                    let mut first = 0;
+                    while first < height {
+                        let end = half.map_or(height, |half| half.end(first)).min(first + step);
+                        let place = half.map_or(first, |half| half.place(first));
+                        blocks.push(Block { path, file, id, rows: first..end, place, elements, scales: None });
+                        first = end;
+                    }
                 }
             }
             Payload::Scales(id) => {
-                let of_matrix = blocks.iter_mut().rev().take_while(|block| block.id == id);
+                let of_matrix = blocks.iter_mut().rev().take_while(|block| block.id.holder() == id);
                 of_matrix.for_each(|block| block.scales = Some(start + item.offset()));
             }
         }
@@ -117,10 +126,10 @@ impl Block<'_> {
             }
         }
         let elements = &buffers.data[..self.rows.len() * width];
-        write_at(self.path, self.file, elements, self.elements + (self.rows.start * width) as u64)?;
+        write_at(self.path, self.file, elements, self.elements + (self.place * width) as u64)?;
         let mut bytes = elements.len() as u64;
         if let Some(offset) = self.scales {
-            write_at(self.path, self.file, &buffers.scales, offset + (self.rows.start * scale_bytes) as u64)?;
+            write_at(self.path, self.file, &buffers.scales, offset + (self.place * scale_bytes) as u64)?;
             bytes += buffers.scales.len() as u64;
         }
         source.done(self.id, self.rows.clone());

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use half::bf16;
 
+use crate::model::config::limit;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::{Role, TensorId};
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 
 /// Format that rows are forged in. Other formats are encoded from it.
 const FORGED: WeightFormat = WeightFormat::Int8;
+/// Roles that the layers of every family have: the first ones.
+const EVERY_LAYERS: u64 = Role::LayerScalar as u64;
 /// Standard deviation of a whole number drawn uniformly from -127 to 127.
 const UNIFORM_DEVIATION: f32 = 73.3;
 /// Largest absolute value of a forged norm weight (RMSNorm multiplies by 1 + w).
@@ -52,12 +55,11 @@ impl Forge<'_> {
             TensorId::FinalNorm => 2,
             TensorId::PreProjection => u64::MAX / 2,
             TensorId::PostProjection => u64::MAX / 2 + 1,
-            // A number of its own, so that a model without such tensors has the others' rows.
-            TensorId::Layer(layer, Role::LayerScalar) => u64::MAX - layer as u64,
-            TensorId::Layer(layer, role) => {
-                let roles = Role::ALL.len() - 1;
-                3 + (layer * roles + Role::ALL.iter().position(|r| *r == role).unwrap_or_default()) as u64
-            }
+            TensorId::Layer(layer, role) => match (role as u64).checked_sub(EVERY_LAYERS) {
+                None => 3 + layer as u64 * EVERY_LAYERS + role as u64,
+                // Numbers of their own, so that a model without such tensors has the others' rows.
+                Some(other) => u64::MAX - (other * limit::LAYERS as u64 + layer as u64),
+            },
         };
         RandomWords { start: mix(mix(mix(self.seed) ^ tensor) ^ row as u64) }
     }
@@ -74,7 +76,7 @@ impl RowSource for Forge<'_> {
         let [_, len] = id.dims(self.shape);
         let mut q = vec![0u8; len];
         self.stream(id, 0).fill(&mut q);
-        // Norms' weights lie near 0, since RMSNorm adds 1; a layer's scalar near 1.
+        // Norms' weights lie near 0, since RMSNorm adds 1; the factors of layers and of experts near 1.
         let middle = if id.is_norm() { 0.0 } else { 1.0 };
         Ok(q.iter().map(|&q| bf16::from_f32(middle + f32::from(q as i8) * (NORM_SPREAD / 127.0)).to_f32()).collect())
     }

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::header;
 use super::job::Matrices;
-use crate::Result;
 use crate::model::architecture::NormWeights;
 use crate::model::checkpoint::SCALE_SUFFIX;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
+use crate::{Error, Result};
 
 /// Headers are padded with spaces to a multiple of this, so that the first tensor is page-aligned.
 pub(super) const HEADER_ALIGN: usize = 4096;
@@ -21,9 +21,9 @@ pub(super) const HEADER_ALIGN: usize = 4096;
 pub(super) enum Payload {
     /// A norm's weights, encoded.
     Vector(Vec<u8>),
-    /// A matrix's elements.
+    /// The elements of a matrix, and of those that it holds ([`TensorId::holder`]).
     Elements(TensorId),
-    /// A matrix's scales.
+    /// Their scales.
     Scales(TensorId),
 }
 
@@ -70,6 +70,16 @@ impl Shard {
 pub(super) fn lay_out(matrices: &Matrices, limit: u64) -> Result<Vec<Shard>> {
     let mut shards: Vec<(Vec<Item>, u64)> = vec![(Vec::new(), 0)];
     for id in TensorId::all(matrices.shape) {
+        let holder = id.holder();
+        if holder != id {
+            let [format, of_holder] = [id, holder].map(|id| matrices.format(id));
+            if format != of_holder {
+                let [a, b] = [of_holder, format].map(|format| format.name().to_uppercase());
+                let cause = format!("the two halves of {} are {a} and {b}, which no model directory has", id.name());
+                return Err(Error::input(cause, "use a BF16 file"));
+            }
+            continue;
+        }
         let items = match id.is_vector() {
             true => vec![vector_item(id, &stored_vector(matrices, id)?)],
             false => matrix_items(id, matrices.shape, matrices.format(id)),
@@ -120,12 +130,13 @@ fn vector_item(id: TensorId, values: &[f32]) -> Item {
     Item::new(id.name(), dtype, vec![values.len()], Payload::Vector(encoded))
 }
 
-/// A matrix's elements, and its scales if the format has them.
+/// The elements of a matrix and of those that it holds, and the scales if the format has them.
 fn matrix_items(id: TensorId, shape: &Shape, format: WeightFormat) -> Vec<Item> {
-    let [rows, cols] = id.dims(shape);
-    let elements = format.file_shape(rows, cols);
+    let [rows, cols] = id.file_rows(shape);
+    let elements = id.file_dims(shape, format.file_shape(rows, cols));
     let mut items = vec![Item::new(id.name(), format.file_dtype(), elements, Payload::Elements(id))];
     if let Some((dtype, scales)) = format.file_scales(rows, cols) {
+        let scales = id.file_dims(shape, scales);
         items.push(Item::new(format!("{}{SCALE_SUFFIX}", id.name()), dtype, scales, Payload::Scales(id)));
     }
     items

@@ -14,7 +14,8 @@ use super::tuning::{Advance, Tuner, Tuning};
 use crate::lower::arithmetic::{Arithmetic, Operand};
 use crate::lower::dispatch::{Addresses, Dispatch};
 use crate::lower::figures::Figures;
-use crate::lower::kernels::Kernel;
+use crate::lower::kernels::constants::WEIGHTS;
+use crate::lower::kernels::{Kernel, Module};
 use crate::lower::layout::GpuLayout;
 use crate::lower::target::Target;
 use crate::lower::units::MatrixUnits;
@@ -85,6 +86,16 @@ fn chance(what: impl Hash) -> f64 {
     (hasher.finish() >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Modules that only a mixture of experts runs.
+const OF_EXPERTS: [Module; 4] = [Module::Route, Module::Group, Module::ExpertSum, Module::Join];
+
+/// What draws for a kernel depend on. Modules and constants that the modelled devices do not run leave them as they are.
+fn drawn(kernel: &Kernel) -> (isize, u32, &[u32]) {
+    let mut modules = Module::ALL.iter().filter(|module| !OF_EXPERTS.contains(module));
+    let place = modules.position(|module| *module == kernel.module).unwrap_or_default();
+    (place as isize, kernel.workgroup, &kernel.constants.values()[..WEIGHTS[4].0 as usize])
+}
+
 /// The modelled device.
 struct ModelledBed<'a> {
     machine: ModelledDevice,
@@ -121,7 +132,7 @@ impl<'a> ModelledBed<'a> {
 
     /// Seconds of a kernel's compile.
     fn compile(kernel: Kernel) -> f64 {
-        0.05 + 0.45 * chance(("compile", kernel)).powi(2)
+        0.05 + 0.45 * chance(("compile", drawn(&kernel))).powi(2)
     }
 
     /// Advances the compiler threads to the clock.
@@ -153,7 +164,7 @@ impl<'a> ModelledBed<'a> {
             return launch + (bytes as f64 / memory + operations as f64 / (0.2 * matrix)) / busy.max(0.1);
         };
         // The pseudo-random efficiencies of a tile in reading and in multiplying.
-        let tile = (d.kernel, d.groups);
+        let tile = (drawn(&d.kernel), d.groups);
         let [reads, multiplies] = ["reads", "multiplies"].map(|what| 0.6 + 0.38 * chance((what, tile)));
         let rate = match arithmetic {
             Arithmetic::Matrix(Operand::F16) => matrix,

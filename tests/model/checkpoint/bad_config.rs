@@ -113,9 +113,7 @@ fn features_of_gemma_4_that_kiln_does_not_compute_are_refused() {
     };
     for (key, value) in [
         ("hidden_size_per_layer_input", json!(256)),
-        ("hidden_size_per_layer_input", json!(null)),
         ("num_kv_shared_layers", json!(2)),
-        ("enable_moe_block", json!(true)),
         ("use_double_wide_mlp", json!(true)),
         ("use_bidirectional_attention", json!("all")),
         ("attn_logit_softcapping", json!(50)),

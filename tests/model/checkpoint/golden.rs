@@ -81,6 +81,7 @@ fn the_shape_is_the_golden_one() {
         vocab: 512,
         hidden: 128,
         ffn: 512,
+        experts: None,
         local,
         global: AttentionShape { window: None, rope: Rope { factor: 8.0, ..Rope::of(1e6) }, ..local },
         layers: [[LayerKind::Local; 5].as_slice(), &[LayerKind::Global]].concat(),
@@ -172,7 +173,7 @@ fn a_written_config_reads_back_equal() {
 /// The global layers' heads have keys of their own, or entries in per_layer_config.
 #[test]
 fn spellings_of_gemma_4_give_one_shape() {
-    for case in ["tiny4", "wide4"] {
+    for case in ["tiny4", "wide4", "moe4", "moe_wide4"] {
         let new = config::parse(&read(case, "config.json"), None).unwrap();
         let flat = config::parse(&read(case, "config.hub_text.json"), None).unwrap();
         let nested = config::parse(&read(case, "config.hub_mm.json"), None).unwrap();

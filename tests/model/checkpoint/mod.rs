@@ -4,6 +4,7 @@
 mod bad_config;
 mod bad_files;
 mod earlier_engine;
+mod experts;
 mod files;
 mod gguf;
 mod gguf_header;

@@ -110,6 +110,10 @@ push_blocks! {
         y_out: u64,
         /// `[rows]` in a packed activation layout (activation_layout.glsl).
         packed: u64,
+        /// f32 `[width]`, of a second output.
+        w3: u64,
+        /// The second output, `[rows]` in the same packed layout and with the same stride.
+        packed2: u64,
         /// State word that counts the live rows.
         which: u32,
         /// 1: row r is read from row head_first + r; else if not 0: from the row in the state word `gather + r`.
@@ -132,7 +136,7 @@ push_blocks! {
         eps2: f32,
     }
 
-    /// linear.comp and linear_tile.comp.
+    /// linear.comp and linear_tile.comp. Of experts, the weight is `[experts, n, k]`, and rows are expert rows.
     LinearPush {
         /// The step state.
         state: u64,
@@ -144,6 +148,8 @@ push_blocks! {
         x: u64,
         /// f32 `[rows, out_stride]`.
         y_out: u64,
+        /// The tiles of expert rows (experts.glsl), four u32 each; unused by other products.
+        table: u64,
         /// State word that counts the live rows.
         which: u32,
         /// Outputs.
@@ -168,6 +174,8 @@ push_blocks! {
         x: u64,
         /// f32 `[rows, out_stride]`, with GELU Int16Block or Int16Sums `[rows, out_padded]`.
         y_out: u64,
+        /// The tiles of expert rows (experts.glsl), four u32 each; unused by other products.
+        table: u64,
         /// State word that counts the live rows.
         which: u32,
         /// Outputs.
@@ -180,6 +188,8 @@ push_blocks! {
         out_stride: u32,
         /// Elements of a row of the output, with its padding; GELU only.
         out_padded: u32,
+        /// Rows of weights from a gate's to its up's; GELU only.
+        apart: u32,
     }
 
     /// linear_dot_tile.comp.
@@ -227,6 +237,8 @@ push_blocks! {
         parts: u64,
         /// One counter a tile, zero before the first run (each run leaves them so); unused without splits.
         arrived: u64,
+        /// The tiles of expert rows (experts.glsl), four u32 each; unused by other products.
+        table: u64,
         /// State word that counts the live rows.
         which: u32,
         /// Outputs.
@@ -379,6 +391,8 @@ push_blocks! {
         up: u64,
         /// `[rows]` in the layout FORM.
         y_out: u64,
+        /// u32 `[rows]`: the rows that are gathered; unused without GATHER.
+        list: u64,
         /// u32 `[rows, PARTS]`: the bits of each part's largest magnitude; unused with one part.
         tops: u64,
         /// State word that counts the live rows.
@@ -391,6 +405,144 @@ push_blocks! {
         out_stride: u32,
         /// Elements of a row of the output, with its padding.
         padded: u32,
+    }
+
+    /// route.comp. Without a product, only `scores` is read, not `x`, `w` and `router`.
+    RoutePush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, x_stride]`.
+        x: u64,
+        /// f32 `[width]`: the norm's weights.
+        w: u64,
+        /// bf16 `[experts, width padded to 16]`.
+        router: u64,
+        /// f32 `[rows, scores_stride]`.
+        scores: u64,
+        /// f32 `[experts]`.
+        factors: u64,
+        /// u32 `[rows, used_stride]`.
+        chosen: u64,
+        /// f32 `[rows, used_stride]`.
+        gains: u64,
+        /// The table of tiles, one for each expert of each row; 0: it is not written.
+        table: u64,
+        /// A counter for each COLUMNS rows, zero before the first run (each run leaves them so).
+        arrived: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row, a multiple of 8.
+        width: u32,
+        /// Elements from row to row of x.
+        x_stride: u32,
+        /// Experts, at most 256.
+        experts: u32,
+        /// Experts of a row.
+        used: u32,
+        /// Elements from row to row of the scores.
+        scores_stride: u32,
+        /// Elements from row to row of `chosen` and of `gains`.
+        used_stride: u32,
+        /// Factor of the scores.
+        scale: f32,
+        /// Added to the mean square.
+        eps: f32,
+    }
+
+    /// group.comp.
+    GroupPush {
+        /// The step state.
+        state: u64,
+        /// u32 `[rows, used_stride]`.
+        chosen: u64,
+        /// The table of tiles.
+        table: u64,
+        /// u32 `[expert rows]`: the expert row, by rows of the pass, that stands at each place.
+        list: u64,
+        /// u32 `[expert rows]`: its inverse.
+        place: u64,
+        /// State word that counts the expert rows.
+        which: u32,
+        /// Experts, at most 256.
+        experts: u32,
+        /// Experts of a row.
+        used: u32,
+        /// Elements from row to row of `chosen`.
+        used_stride: u32,
+        /// Most rows of a tile.
+        height: u32,
+        /// Entries of the table.
+        tiles: u32,
+    }
+
+    /// expert_sum.comp.
+    ExpertSumPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[expert rows, x_stride]`.
+        x: u64,
+        /// f32 `[rows, used_stride]`.
+        gains: u64,
+        /// u32 `[expert rows]`, as in [`GroupPush`].
+        place: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row, a multiple of 4.
+        width: u32,
+        /// Experts of a row.
+        used: u32,
+        /// Elements from row to row of x.
+        x_stride: u32,
+        /// Elements from row to row of the gains.
+        used_stride: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+    }
+
+    /// join.comp.
+    JoinPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`: the dense half's output.
+        x: u64,
+        /// f32 `[expert rows, stride]`: the experts' outputs.
+        parts: u64,
+        /// f32 `[rows, used_stride]`.
+        gains: u64,
+        /// u32 `[expert rows]`, as in [`GroupPush`].
+        place: u64,
+        /// f32 `[rows, stride]`, added to.
+        residual: u64,
+        /// `[rows]` in the layout FORM.
+        y_out: u64,
+        /// The layer's weights.
+        weights: u64,
+        /// f32 `[width]`: the weights of the next layer's first norm.
+        next: u64,
+        /// Floats behind `weights` of the norm behind the dense half, `[width]`.
+        dense: u32,
+        /// The same of the norm behind the experts' sum.
+        experts: u32,
+        /// The same of the norm behind both.
+        w: u32,
+        /// The same of the layer's scalar, `[1]`.
+        scalar: u32,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row, a multiple of 4.
+        width: u32,
+        /// Elements from row to row of x, the parts and the residual.
+        stride: u32,
+        /// Elements from row to row of the gains.
+        used_stride: u32,
+        /// Bytes from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row of the output, with its padding.
+        padded: u32,
+        /// Added to the mean squares.
+        eps: f32,
     }
 
     /// soft_cap.comp.

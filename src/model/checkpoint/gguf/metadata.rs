@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::header::MetadataValue;
 use crate::model::architecture::{self, Architecture, GEMMA3};
 use crate::model::config::{ShapeKeys, check_shape, limit};
-use crate::model::shape::{AttentionShape, LayerKind, MOST_SUPPRESSED, Rope, Shape, Values};
+use crate::model::shape::{AttentionShape, Experts, LayerKind, MOST_SUPPRESSED, Rope, Shape, Values};
 use crate::{Error, Result};
 
 /// Gemma 3 27B's layers. Only this model scales scores by another root than that of a head's width.
@@ -23,6 +23,8 @@ const ROPE_BASE: f32 = 1e6;
 /// The keys of the two bases, llama.cpp's first and Ollama's second.
 const ROPE_BASE_LOCAL_KEYS: [&str; 2] = ["rope.freq_base_swa", "rope.local.freq_base"];
 const ROPE_BASE_KEYS: [&str; 2] = ["rope.freq_base", "rope.global.freq_base"];
+/// Experts of a layer: 0, or no key, in a dense model.
+const EXPERTS: &str = "expert_count";
 const KV_HEADS: &str = "attention.head_count_kv";
 /// Width of embeddings that each layer adds.
 const PER_LAYER: &str = "embedding_length_per_layer_input";
@@ -98,6 +100,7 @@ pub(super) fn read_shape(
         vocab,
         hidden,
         ffn: keys.size("feed_forward_length", None, limit::FFN)?,
+        experts: keys.experts()?,
         local,
         global,
         layers,
@@ -119,6 +122,8 @@ pub(super) fn read_shape(
     const KEYS: ShapeKeys = ShapeKeys {
         hidden: "embedding_length",
         ffn: "feed_forward_length",
+        expert_ffn: "expert_feed_forward_length",
+        used: "expert_used_count",
         heads: "attention.head_count",
         kv_heads: "attention.head_count_kv",
         head_dim: "attention.key_length",
@@ -229,6 +234,18 @@ impl Metadata<'_> {
             }
         }
         Ok((local, global))
+    }
+
+    /// The experts of a layer.
+    fn experts(&self) -> Result<Option<Experts>> {
+        if !self.family.config.has_experts || self.get(EXPERTS).is_none_or(|count| count.as_unsigned() == Some(0)) {
+            return Ok(None);
+        }
+        Ok(Some(Experts {
+            count: self.size(EXPERTS, None, limit::EXPERTS)?,
+            used: self.size("expert_used_count", None, limit::USED)?,
+            ffn: self.size("expert_feed_forward_length", None, limit::FFN)?,
+        }))
     }
 
     /// A head's width. All of the keys that are there must give the same.
@@ -391,9 +408,10 @@ impl Metadata<'_> {
     fn refuse_unsupported(&self) -> Result<()> {
         const CAP: &str = "final_logit_softcapping";
         const SHARED: &str = "attention.shared_kv_layers";
-        let refused = ["attn_logit_softcapping", CAP, "expert_count", SHARED, PER_LAYER];
+        let refused = ["attn_logit_softcapping", CAP, EXPERTS, SHARED, PER_LAYER];
         let is_computed = |key: &str| match key {
             CAP => self.family.config.caps_logits,
+            EXPERTS => self.family.config.has_experts,
             SHARED => self.family.is_drafter,
             _ => false,
         };

@@ -20,6 +20,8 @@ use crate::{Error, Result};
 const OTHERS: [&str; 2] = ["v.", "mm."];
 /// A part of the names of a drafter's centroids: its whole table is used in their place.
 const CENTROIDS: &str = "centroid";
+/// The name within a layer of a tensor that has of each expert the gate projection's rows, then the up projection's.
+const MERGED: &str = "ffn_gate_up_exps.weight";
 
 /// Finds and checks every tensor of `shape`.
 ///
@@ -37,9 +39,12 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
                 TensorId::Layer(_, Role::LayerScalar) => shape.scales_layers,
                 TensorId::PreProjection | TensorId::PostProjection => shape.backbone.is_some(),
                 TensorId::Layer(_, Role::K | Role::V | Role::KNorm) => shape.backbone.is_none(),
+                TensorId::Layer(_, role) => shape.experts.is_some() || !role.is_of_experts(),
                 _ => true,
             };
-            let Some(id) = identify(&tensor.name).filter(is_known) else {
+            let merged = identify_merged(&tensor.name).filter(|ids| ids.iter().all(is_known));
+            let single = || identify(&tensor.name).filter(is_known).map(|id| vec![id]);
+            let Some(ids) = merged.map(Vec::from).or_else(single) else {
                 let has_freqs = shape.architecture.config.rotated.is_some();
                 let is_of_centroids = shape.backbone.is_some() && tensor.name.contains(CENTROIDS);
                 if OTHERS.iter().any(|other| tensor.name.starts_with(other))
@@ -56,13 +61,16 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
                 };
                 return Err(wrong(&what, &format!("use a GGUF file of a {title} text model")));
             };
-            if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
-                return Err(wrong(&format!("is past the last of {} layers", shape.layers.len()), REMEDY));
+            let is_merged = ids.len() > 1;
+            for id in ids {
+                if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
+                    return Err(wrong(&format!("is past the last of {} layers", shape.layers.len()), REMEDY));
+                }
+                match tensors.entry(id) {
+                    Entry::Vacant(slot) => slot.insert(check(id, is_merged, file, tensor, shape, wrong)?),
+                    Entry::Occupied(_) => return Err(wrong("has rows that are in another tensor too", REMEDY)),
+                };
             }
-            match tensors.entry(id) {
-                Entry::Vacant(slot) => slot.insert(check(id, file, tensor, shape, wrong)?),
-                Entry::Occupied(_) => return Err(wrong("is in another file too", REMEDY)),
-            };
         }
     }
     for id in TensorId::all(shape) {
@@ -75,19 +83,26 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
     Ok(tensors)
 }
 
+/// Checks the tensor of `id`, or where it `is_merged` the tensor of both the experts' gate and their up projections.
 fn check(
     id: TensorId,
+    is_merged: bool,
     file: usize,
     tensor: &TensorInfo,
     shape: &Shape,
     wrong: impl Fn(&str, &str) -> Error,
 ) -> Result<StoredTensor> {
     let [rows, cols] = id.dims(shape);
-    let wanted = if id.is_vector() { vec![cols] } else { vec![rows, cols] };
+    let half = id.half(shape).filter(|_| is_merged);
+    let wanted = match id.is_vector() {
+        true => vec![cols],
+        false => id.file_dims(shape, vec![if is_merged { 2 * rows } else { rows }, cols]),
+    };
     if tensor.shape != wanted {
         return Err(wrong(&format!("has shape {:?}; the file's keys want {wanted:?}", tensor.shape), REMEDY));
     }
-    let encoding = encoding(tensor.dtype).filter(|e| !(id.is_vector() && matches!(e, Encoding::Blocks(_))));
+    let is_plain = id.is_vector() || id.is_router();
+    let encoding = encoding(tensor.dtype).filter(|e| !(is_plain && matches!(e, Encoding::Blocks(_))));
     let encoding =
         encoding.ok_or_else(|| wrong(&format!("is {}, which Kiln does not read", tensor.dtype.name), REMEDY_TYPES))?;
     if let Encoding::Blocks(blocks) = encoding
@@ -98,7 +113,8 @@ fn check(
             REMEDY_TYPES,
         ));
     }
-    Ok(StoredTensor { name: tensor.name.clone(), elements: ByteRange { file, range: tensor.range.clone() }, encoding })
+    let elements = ByteRange { file, range: tensor.range.clone() };
+    Ok(StoredTensor { name: tensor.name.clone(), elements, encoding, half })
 }
 
 /// The encoding of a supported type.
@@ -122,7 +138,7 @@ pub(super) fn name(id: TensorId) -> String {
         TensorId::FinalNorm => "output_norm.weight".into(),
         TensorId::PreProjection => "nextn.pre_projection.weight".into(),
         TensorId::PostProjection => "nextn.post_projection.weight".into(),
-        TensorId::Layer(layer, role) => format!("blk.{layer}.{}.weight", role_name(role)),
+        TensorId::Layer(layer, role) => format!("blk.{layer}.{}{}", role_name(role), suffix(role)),
     }
 }
 
@@ -142,6 +158,21 @@ fn role_name(role: Role) -> &'static str {
         Role::Up => "ffn_up",
         Role::Down => "ffn_down",
         Role::LayerScalar => "layer_output_scale",
+        Role::PostDenseNorm => "post_ffw_norm_1",
+        Role::PreExpertNorm => "pre_ffw_norm_2",
+        Role::PostExpertNorm => "post_ffw_norm_2",
+        Role::RouterNorm | Role::Router => "ffn_gate_inp",
+        Role::ExpertGate => "ffn_gate_exps",
+        Role::ExpertUp => "ffn_up_exps",
+        Role::ExpertDown | Role::ExpertScales => "ffn_down_exps",
+    }
+}
+
+/// The end of a tensor's name: vectors of factors stand beside a matrix under its name.
+fn suffix(role: Role) -> &'static str {
+    match role {
+        Role::RouterNorm | Role::ExpertScales => ".scale",
+        _ => ".weight",
     }
 }
 
@@ -154,10 +185,21 @@ fn identify(tensor: &str) -> Option<TensorId> {
     if let Some(id) = OUTSIDE.into_iter().find(|id| name(*id) == tensor) {
         return Some(id);
     }
+    let (layer, rest) = split_layer(tensor)?;
+    let is_such = |role: &Role| rest.strip_suffix(suffix(*role)) == Some(role_name(*role));
+    Role::ALL.into_iter().find(is_such).map(|role| TensorId::Layer(layer, role))
+}
+
+/// The matrices of a tensor that has both the experts' gate and their up projections.
+fn identify_merged(tensor: &str) -> Option<[TensorId; 2]> {
+    let (layer, rest) = split_layer(tensor)?;
+    (rest == MERGED).then_some([Role::ExpertGate, Role::ExpertUp].map(|role| TensorId::Layer(layer, role)))
+}
+
+/// The layer of a tensor's name, and the rest of it.
+fn split_layer(tensor: &str) -> Option<(usize, &str)> {
     let (layer, rest) = tensor.strip_prefix("blk.")?.split_once('.')?;
-    let role = rest.strip_suffix(".weight")?;
-    let role = Role::ALL.into_iter().find(|candidate| role_name(*candidate) == role)?;
-    Some(TensorId::Layer(parse_index(layer)?, role))
+    Some((parse_index(layer)?, rest))
 }
 
 #[cfg(test)]
@@ -170,6 +212,9 @@ mod tests {
         for id in layers.chain(OUTSIDE) {
             assert_eq!(identify(&name(id)), Some(id), "{id:?}");
         }
+        assert_eq!(identify("blk.3.ffn_gate_inp.scale"), Some(TensorId::Layer(3, Role::RouterNorm)));
+        let merged = [Role::ExpertGate, Role::ExpertUp].map(|role| TensorId::Layer(3, role));
+        assert_eq!(identify_merged("blk.3.ffn_gate_up_exps.weight"), Some(merged));
         for other in ["blk.01.attn_q.weight", "blk.1.attn_q.bias", "blk.x.attn_q.weight", "blk.1.attn_qkv.weight", ""] {
             assert_eq!(identify(other), None, "{other}");
         }

@@ -176,7 +176,7 @@ impl Tuner<'_> {
             let is_gated = |(by, product): TileKey| matches!(by, Arithmetic::Matrix(_)) && product.gelu;
             let gates = |tried: &Target| {
                 let lowering = self.lowering(tried, kind);
-                let products = sampled.iter().flat_map(|&s| lowering.segment(s)).filter_map(|d| d.product);
+                let products = sampled.iter().flat_map(|&s| lowering.segment(s)).filter_map(|d| d.tuned());
                 products.into_iter().any(is_gated)
             };
             let mut tried = target.clone();

@@ -147,7 +147,7 @@ impl Tuner<'_> {
         }
         let mut parts: Vec<PassProduct> = Vec::new();
         for segment in self.schedule.segments() {
-            for key in self.lowering(target, kind).segment(segment).into_iter().filter_map(|d| d.product) {
+            for key in self.lowering(target, kind).segment(segment).into_iter().filter_map(|d| d.tuned()) {
                 match parts.iter_mut().find(|p| p.key == key) {
                     Some(part) => part.segments.push(segment),
                     None => parts.push(PassProduct { key, segments: vec![segment] }),
