@@ -56,13 +56,7 @@ fn check(weights: WeightFormat, arithmetic: Option<Arithmetic>, tolerance: f32) 
 }
 
 /// Cuts a local and a global layer of a golden model at each of their steps, and the pass into single steps.
-fn check_of(
-    name: &str,
-    layers: [usize; 2],
-    weights: WeightFormat,
-    arithmetic: Option<Arithmetic>,
-    tolerance: f32,
-) {
+fn check_of(name: &str, layers: [usize; 2], weights: WeightFormat, arithmetic: Option<Arithmetic>, tolerance: f32) {
     let mut executor = load(name, common::vulkan(), weights, arithmetic);
     for (first, count) in [(0, 1), (0, 6), (6, 20), (26, 1)] {
         let rows = rows(first..first + count, 13);

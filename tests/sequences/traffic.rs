@@ -210,13 +210,7 @@ fn check(executor: &mut dyn Executor, answered: &Answered, tolerance: &impl Fn(&
 }
 
 /// With so many sequences on a device.
-fn check_traffic(
-    on: (Device, usize),
-    kv: KvType,
-    room: Room,
-    passes: usize,
-    tolerance: impl Fn(&[f32]) -> f32,
-) {
+fn check_traffic(on: (Device, usize), kv: KvType, room: Room, passes: usize, tolerance: impl Fn(&[f32]) -> f32) {
     check_traffic_of("tiny", on, kv, room, passes, tolerance);
 }
 
