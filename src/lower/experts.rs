@@ -143,17 +143,18 @@ impl PieceLowering<'_> {
         let read = distinct_experts(experts, first.chosen.width, self.kind.rows as u64);
         let is_grouped = self.groups_experts(at);
         let rows = if is_grouped { (pairs as f64 / read).round() as usize } else { 1 };
-        let height = self.matrix_tile(first, rows, None).map_or(0, |tile| tile.shape.area()[0] as usize);
-        let on_units = |e: &ExpertProduct| self.matrix_tile(e, rows, Some(height)).is_some();
+        // Rows of a device that multiplies two of them on matrix units are on these in every grouped pass.
+        let usual = self.target.arithmetics(first.weight.format, rows.max(2))[0];
+        let on_units = is_grouped && matches!(usual, Arithmetic::Matrix(_));
+        let tile = on_units.then(|| self.matrix_tile(first, rows, None)).flatten();
+        let height = tile.map(|tile| tile.shape.area()[0] as usize);
+        let height = height.filter(|&height| all.iter().all(|e| self.matrix_tile(e, rows, Some(height)).is_some()));
         let by_dots = |e: &ExpertProduct| self.target.dot && modules(e.weight.format).dot.is_some();
         let few = Product::columns(rows);
-        // Rows of a device that multiplies two of them on matrix units are on these in every grouped pass.
-        let usual = |e: &ExpertProduct| self.target.arithmetics(e.weight.format, rows.max(2))[0];
-        let on_matrix = is_grouped && matches!(usual(first), Arithmetic::Matrix(_));
-        let (arithmetic, rows, height) = match rows {
-            _ if on_matrix && all.iter().all(on_units) => (Arithmetic::Matrix(Operand::F16), rows, height),
-            _ if all.iter().all(by_dots) => (Arithmetic::IntegerDot, few, few),
-            _ => (Arithmetic::F32, few, few),
+        let (arithmetic, rows, height) = match height {
+            Some(height) => (Arithmetic::Matrix(Operand::F16), rows, height),
+            None if all.iter().all(by_dots) => (Arithmetic::IntegerDot, few, few),
+            None => (Arithmetic::F32, few, few),
         };
         let count = if is_grouped { pairs / height + pairs.min(experts) } else { pairs };
         ExpertTiles { arithmetic, rows, height, count }
@@ -171,7 +172,8 @@ impl PieceLowering<'_> {
         let product = e.product(rows, false);
         // A tile for as many workgroups as all experts have together.
         let usual = self.target.tile(f16, Product { outputs: e.weight.rows, ..product }).into_iter();
-        let tiles = usual.chain(self.target.tiles(f16, product)).filter_map(|tile| match tile {
+        let others = std::iter::once_with(|| self.target.tiles(f16, product)).flatten();
+        let tiles = usual.chain(others).filter_map(|tile| match tile {
             Tile::Matrix(tile) if tile.splits == 1 => Some(tile),
             _ => None,
         });

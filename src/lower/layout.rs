@@ -92,13 +92,8 @@ impl GpuLayout {
         let mut packed: Vec<(Slot, PackedSlot)> = Vec::new();
         for step in &schedule.steps {
             let (Op::Linear { x, .. } | Op::ExpertLinear { x, .. }) = step.op else { continue };
-            // Inputs of all experts of a row are a row of the pass.
-            let rows = match step.op {
-                Op::ExpertLinear { share, .. } if share > 1 => Rows::Pass,
-                _ => step.rows,
-            };
             if !packed.iter().any(|(slot, _)| *slot == x) {
-                packed.push((x, place_packed(&mut tail, schedule, x, rows)));
+                packed.push((x, place_packed(&mut tail, schedule, x, step.input_rows())));
             }
         }
         let scratch = Scratch::place(&mut tail, schedule, &schedule.extent);

@@ -110,16 +110,14 @@ impl<'a> PieceLowering<'a> {
         let mut known: Vec<Slot> = Vec::new();
         let mut packs = Vec::new();
         for at in self.steps.clone() {
-            let Step { ref op, rows, .. } = self.schedule.steps[at];
-            if let Op::Linear { weight, x, .. } | Op::ExpertLinear { weight, x, .. } = *op
+            let step = &self.schedule.steps[at];
+            if let Op::Linear { weight, x, .. } | Op::ExpertLinear { weight, x, .. } = step.op
                 && !known.contains(&x)
             {
                 known.push(x);
                 if !self.schedule.steps[self.steps.start..at].iter().any(|step| writes(step, x)) && !self.is_in_parts(x)
                 {
-                    // Inputs of all experts of a row are a row of the pass.
-                    let rows = if matches!(*op, Op::ExpertLinear { share: 2.., .. }) { Rows::Pass } else { rows };
-                    packs.extend(self.pack_input(at, weight, x, rows));
+                    packs.extend(self.pack_input(at, weight, x, step.input_rows()));
                 }
             }
         }

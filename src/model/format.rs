@@ -236,7 +236,7 @@ impl WeightFormat {
     /// Names the layers' matrices that this format cannot hold; `None` if it holds all.
     pub fn exceptions(self, shape: &Shape) -> Option<String> {
         let mut list: Vec<&str> = Vec::new();
-        for id in TensorId::all(shape).filter(|id| !id.is_vector() && !id.is_router()) {
+        for id in TensorId::all(shape).filter(|id| !id.is_never_quantized()) {
             if let TensorId::Layer(_, role) = id
                 && !self.holds(id.dims(shape)[1])
                 && !list.contains(&role.suffix())

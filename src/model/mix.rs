@@ -139,7 +139,7 @@ impl FileMix {
 
     /// The type of a tensor in a file of this mix. Vectors are in F32.
     pub fn stored(&self, id: TensorId, shape: &Shape) -> SourceFormat {
-        if id.is_vector() || id.is_router() {
+        if id.is_never_quantized() {
             return SourceFormat::F32;
         }
         let SourceFormat::Blocks(base) = self.base else { return self.base };

@@ -1,6 +1,7 @@
 //! The tensors of a model by role, independent of their names in a file.
 
 use crate::model::shape::{Experts, Shape, Values};
+use std::ops::Range;
 
 /// A tensor's place within a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -194,6 +195,11 @@ impl TensorId {
         matches!(self, TensorId::Layer(_, Role::Router))
     }
 
+    /// Whether every weight format has the tensor in a type that is not quantised.
+    pub fn is_never_quantized(self) -> bool {
+        self.is_vector() || self.is_router()
+    }
+
     /// The place of this matrix's rows in a tensor that has both the experts' gate and their up projections; `None` for
     /// other matrices.
     pub fn half(self, shape: &Shape) -> Option<Half> {
@@ -273,6 +279,17 @@ pub struct Half {
     pub rows: usize,
     /// Whether the matrix is the second one.
     pub is_second: bool,
+}
+
+/// Cuts rows of a matrix into runs of at most `most` that follow one another in its file's tensor; `half` is the matrix's
+/// place there, if the tensor has another matrix too.
+pub fn runs(half: Option<Half>, rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut next = rows.start;
+    std::iter::from_fn(move || {
+        let first = next;
+        next = half.map_or(rows.end, |half| half.end(first)).min(rows.end).min(first.saturating_add(most));
+        (first < next).then_some(first..next)
+    })
 }
 
 impl Half {

@@ -526,6 +526,16 @@ impl std::fmt::Display for Segment {
     }
 }
 
+impl Step {
+    /// The rows of the slot that a product reads: those of the pass, where all experts of a row share them.
+    pub fn input_rows(&self) -> Rows {
+        match self.op {
+            Op::ExpertLinear { share: 2.., .. } => Rows::Pass,
+            _ => self.rows,
+        }
+    }
+}
+
 /// One step of the schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {

@@ -64,9 +64,8 @@ pub(super) fn read(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
                 // The head's norm gathers from all of the pass's rows.
                 Op::RmsNorm { .. } => Tensor::Slot(slot, Rows::Pass),
                 Op::ExpertLinear { chosen, .. } if chosen == slot => Tensor::Experts(slot),
-                Op::ExpertLinear { share, .. } if share > 1 => Tensor::Slot(slot, Rows::Pass),
                 Op::ExpertSum { x, gains, .. } if x == slot => Tensor::Slot(slot, Rows::Expert(gains.width)),
-                _ => Tensor::Slot(slot, step.rows),
+                _ => Tensor::Slot(slot, step.input_rows()),
             };
             let is_made =
                 schedule.steps[steps.start..at].iter().any(|s| s.op.writes().iter().any(|w| w.overlaps(range)));

@@ -14,7 +14,7 @@ use crate::model::checkpoint::keys::{self, SCALE_SUFFIX, ZERO_POINT_SUFFIX};
 use crate::model::config::Quantization;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
-use crate::model::tensor::{Half, TensorId};
+use crate::model::tensor::{self, Half, TensorId};
 use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
@@ -57,14 +57,9 @@ impl StoredTensor {
         start..start + rows.len()
     }
 
-    /// Cuts rows of the matrix into runs of at most `most` that follow one another in the file's tensor.
+    /// [`tensor::runs`] of rows of the matrix.
     pub(crate) fn runs(&self, rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (half, mut next) = (self.half, rows.start);
-        std::iter::from_fn(move || {
-            let first = next;
-            next = half.map_or(rows.end, |half| half.end(first)).min(rows.end).min(first.saturating_add(most));
-            (first < next).then_some(first..next)
-        })
+        tensor::runs(self.half, rows, most)
     }
 }
 
@@ -211,7 +206,7 @@ impl<'a> TensorNames<'a> {
         match (dtype, native_format(dtype, cols)) {
             (Dtype::F16, _) => Ok(Encoding::F16),
             (Dtype::F32, _) => Ok(Encoding::F32),
-            (_, Some(format)) if !(is_plain(id) && format.is_quantized()) => {
+            (_, Some(format)) if !(id.is_never_quantized() && format.is_quantized()) => {
                 let Some((dtype, wanted)) = format.file_scales(rows, cols) else {
                     return Ok(Encoding::Native(format, None));
                 };
@@ -345,11 +340,6 @@ fn native_format(dtype: Dtype, cols: usize) -> Option<WeightFormat> {
     WeightFormat::from_file_dtype(dtype).filter(|format| format.holds(cols))
 }
 
-/// Whether no file has the tensor quantised.
-fn is_plain(id: TensorId) -> bool {
-    id.is_vector() || id.is_router()
-}
-
 /// The element types that a tensor of the model may have, in rows of `cols`, for an error: `BF16, F16, F32 or I8 with
 /// scales`.
 fn readable_dtypes(id: TensorId, cols: usize) -> String {
@@ -359,7 +349,7 @@ fn readable_dtypes(id: TensorId, cols: usize) -> String {
         formats.map(move |format| format!("{}{}", format.file_dtype(), if quantized { " with scales" } else { "" }))
     };
     let mut names: Vec<String> = formats(false).chain(["F16".into(), "F32".into()]).collect();
-    if !is_plain(id) {
+    if !id.is_never_quantized() {
         names.extend(formats(true));
     }
     let last = names.pop().unwrap_or_default();

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::job::{Matrices, WriteMonitor};
 use super::shards::{Payload, Shard};
-use crate::model::tensor::TensorId;
+use crate::model::tensor::{self, TensorId};
 use crate::{Error, Result};
 
 /// Bytes of rows that a thread fills and writes at a time.
@@ -84,12 +84,9 @@ fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matr
                     let [height, cols] = id.dims(matrices.shape);
                     let step = (BLOCK_BYTES / matrices.format(id).row_bytes(cols)).max(1);
                     let half = id.half(matrices.shape);
-                    let mut first = 0;
-                    while first < height {
-                        let end = half.map_or(height, |half| half.end(first)).min(first + step);
-                        let place = half.map_or(first, |half| half.place(first));
-                        blocks.push(Block { path, file, id, rows: first..end, place, elements, scales: None });
-                        first = end;
+                    for rows in tensor::runs(half, 0..height, step) {
+                        let place = half.map_or(rows.start, |half| half.place(rows.start));
+                        blocks.push(Block { path, file, id, rows, place, elements, scales: None });
                     }
                 }
             }

@@ -25,6 +25,10 @@ const ROPE_BASE_LOCAL_KEYS: [&str; 2] = ["rope.freq_base_swa", "rope.local.freq_
 const ROPE_BASE_KEYS: [&str; 2] = ["rope.freq_base", "rope.global.freq_base"];
 /// Experts of a layer: 0, or no key, in a dense model.
 const EXPERTS: &str = "expert_count";
+/// Experts that a row takes.
+const USED_EXPERTS: &str = "expert_used_count";
+/// Width of an expert.
+const EXPERT_FFN: &str = "expert_feed_forward_length";
 const KV_HEADS: &str = "attention.head_count_kv";
 /// Width of embeddings that each layer adds.
 const PER_LAYER: &str = "embedding_length_per_layer_input";
@@ -122,8 +126,8 @@ pub(super) fn read_shape(
     const KEYS: ShapeKeys = ShapeKeys {
         hidden: "embedding_length",
         ffn: "feed_forward_length",
-        expert_ffn: "expert_feed_forward_length",
-        used: "expert_used_count",
+        expert_ffn: EXPERT_FFN,
+        used: USED_EXPERTS,
         heads: "attention.head_count",
         kv_heads: "attention.head_count_kv",
         head_dim: "attention.key_length",
@@ -243,8 +247,8 @@ impl Metadata<'_> {
         }
         Ok(Some(Experts {
             count: self.size(EXPERTS, None, limit::EXPERTS)?,
-            used: self.size("expert_used_count", None, limit::USED)?,
-            ffn: self.size("expert_feed_forward_length", None, limit::FFN)?,
+            used: self.size(USED_EXPERTS, None, limit::USED)?,
+            ffn: self.size(EXPERT_FFN, None, limit::FFN)?,
         }))
     }
 

@@ -101,8 +101,7 @@ fn check(
     if tensor.shape != wanted {
         return Err(wrong(&format!("has shape {:?}; the file's keys want {wanted:?}", tensor.shape), REMEDY));
     }
-    let is_plain = id.is_vector() || id.is_router();
-    let encoding = encoding(tensor.dtype).filter(|e| !(is_plain && matches!(e, Encoding::Blocks(_))));
+    let encoding = encoding(tensor.dtype).filter(|e| !(id.is_never_quantized() && matches!(e, Encoding::Blocks(_))));
     let encoding =
         encoding.ok_or_else(|| wrong(&format!("is {}, which Kiln does not read", tensor.dtype.name), REMEDY_TYPES))?;
     if let Encoding::Blocks(blocks) = encoding
