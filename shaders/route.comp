@@ -112,16 +112,20 @@ void score(uint first_expert, uint r0, uint live) {
 void choose(uint r, uint own) {
     float by = scale;
     if (CHOOSE_ONLY == 0) by *= inversesqrt(gains.at[r * used_stride] / float(width) + eps);
+    // Each invocation reads the scores that it has written.
     for (uint e = gl_SubgroupInvocationID; e < experts; e += gl_SubgroupSize) of_row[own + e] = scores.at[r * scores_stride + e];
-    subgroupBarrier();
-    // An invocation keeps what the i-th choice is for i of its index.
     float largest = 0, sum = 0;
+    // The choice before: what comes before it in the order of choices is chosen too.
+    float last = 0;
+    uint last_expert = 0;
     for (uint i = 0; i < used; ++i) {
-        uint best = min(gl_SubgroupInvocationID, experts - 1);
-        float most = of_row[own + best];
-        for (uint e = gl_SubgroupInvocationID + gl_SubgroupSize; e < experts; e += gl_SubgroupSize) {
-            if (of_row[own + e] > most) {
-                most = of_row[own + e];
+        float most = NEG_INF;
+        uint best = experts - 1;
+        for (uint e = gl_SubgroupInvocationID; e < experts; e += gl_SubgroupSize) {
+            float score = of_row[own + e];
+            bool is_left = i == 0 || score < last || score == last && e > last_expert;
+            if (is_left && score > most) {
+                most = score;
                 best = e;
             }
         }
@@ -134,11 +138,12 @@ void choose(uint r, uint own) {
                 best = at;
             }
         }
+        last = most;
+        last_expert = best;
         if (i == 0) largest = most;
         float gain = exp((most - largest) * by);
         sum += gain;
         if (gl_SubgroupInvocationID == 0) {
-            of_row[own + best] = NEG_INF;
             chosen.at[r * used_stride + i] = best;
             gains.at[r * used_stride + i] = gain;
             if (uint64_t(table) != 0) {
@@ -149,7 +154,6 @@ void choose(uint r, uint own) {
                 table.at[4 * row + 3] = 0;
             }
         }
-        subgroupBarrier();
     }
     // The first invocation reads what it has written itself.
     if (gl_SubgroupInvocationID != 0) return;

@@ -88,7 +88,13 @@ pub fn check_prompt(
     let out = observe(executor, &mut session, &tokens);
     tolerance.check(out.logits.last().unwrap(), want, &format!("{what} last logits"));
 
-    check_positions(&out.logits, golden, &tokens, slack, &what);
+    let near = if executor.schedule().shape.experts.is_some() {
+        let margins = case.tensor(&format!("{name}.{prefix}route_margin"));
+        (0..margins.len()).filter(|i| margins[*i] <= tolerance.route()).map(|i| i % tokens.len()).collect()
+    } else {
+        BTreeSet::new()
+    };
+    check_positions(&out.logits, golden, &tokens, &near, slack, &what);
     if weights == WeightFormat::Bf16 {
         let layers = executor.schedule().shape.layers.len();
         assert_eq!(out.hidden.len(), layers + 2, "{what}: embedding, layers, final norm");
@@ -177,20 +183,37 @@ fn observe_routes(executor: &mut dyn Stepwise, tokens: &[u32], chunk: usize) -> 
     found
 }
 
-/// Each position's argmax (where its margin allows) and negative log likelihood.
-fn check_positions(logits: &[Vec<f32>], golden: &serde_json::Value, tokens: &[u32], slack: f32, what: &str) {
+/// Each position's argmax (where its margin allows) and negative log likelihood. A position that is `near` a choice of
+/// other experts may be off; then those behind it, which see it, are not judged.
+fn check_positions(
+    logits: &[Vec<f32>],
+    golden: &serde_json::Value,
+    tokens: &[u32],
+    near: &BTreeSet<usize>,
+    slack: f32,
+    what: &str,
+) {
     let at = &golden["per_position"];
     let (argmax, margin, nll) = (ids(&at["argmax"]), floats(&at["margin"]), floats(&at["nll"]));
     assert_eq!(logits.len(), argmax.len(), "{what}: one row of logits a position");
     for (i, row) in logits.iter().enumerate() {
         let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32;
-        assert!(best == argmax[i] || margin[i] <= slack, "{what}: position {i} chose {best}, not {}", argmax[i]);
+        let mut fault = None;
+        if best != argmax[i] && margin[i] > slack {
+            fault = Some(format!("position {i} chose {best}, not {}", argmax[i]));
+        }
         if i + 1 < tokens.len() {
             let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let log_sum = row.iter().map(|x| f64::from(x - max).exp()).sum::<f64>().ln() as f32 + max;
             let got = log_sum - row[tokens[i + 1] as usize];
-            assert!((got - nll[i]).abs() <= slack.max(2e-3), "{what}: nll at {i} is {got}, not {}", nll[i]);
+            if (got - nll[i]).abs() > slack.max(2e-3) {
+                fault = Some(format!("nll at {i} is {got}, not {}", nll[i]));
+            }
         }
+        let Some(fault) = fault else { continue };
+        assert!(near.contains(&i), "{what}: {fault}");
+        println!("{what}: {fault}, near a choice of other experts");
+        return;
     }
 }
 

@@ -311,7 +311,7 @@ fn a_line_that_is_not_utf_8_is_said_and_the_chat_goes_on() {
     let mut chat = start(&[], cache.path());
     std::io::Write::write_all(&mut chat.writer, b"caf\xe9 au lait\r").unwrap();
     chat.flush().unwrap();
-    until_prompt(&mut chat, "kiln: what was typed is not UTF-8");
+    until_prompt(&mut chat, "kiln: the line is not UTF-8");
     say(&mut chat, "When does the aquarium open on Saturday?");
     let before = chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
     assert!(!before.contains("prompt tokens"), "{before}");
