@@ -4,7 +4,7 @@
 //   gains[r] = softmax over these of scores * scale, times factors[e]; scale: without CHOOSE_ONLY also the RMSNorm's
 //   rsqrt(mean(x[r]^2) + eps), which all of a row's scores share
 // x f32 [rows, x_stride], w f32 [width], router bf16 [experts, width padded to 16], factors f32 [experts]; chosen u32 and gains f32
-// [rows, used_stride]; experts.glsl's table if `table` is not 0: a tile for each expert of each row.
+// [rows, used_stride], and of head rows in the state's word `kept`; experts.glsl's table if `table` is not 0: a tile for each expert of each row.
 // A subgroup makes the scores of EACH experts for COLUMNS rows, each in an order that does not depend on these numbers. The last workgroup
 // of these rows to finish chooses, by one subgroup a row.
 // Bytes, from caches: (2 / COLUMNS + 4 / EACH) * experts * width * rows; operations: 2 * experts * width * rows.
@@ -35,6 +35,7 @@ layout(push_constant) uniform Push {
     uint used;
     uint scores_stride;
     uint used_stride;
+    uint kept;       // state word for the experts of head rows; 0: none
     float scale;
     float eps;
     uint turn;       // relay.glsl
@@ -146,6 +147,8 @@ void choose(uint r, uint own) {
         if (gl_SubgroupInvocationID == 0) {
             chosen.at[r * used_stride + i] = best;
             gains.at[r * used_stride + i] = gain;
+            uint head = r - state.at[STATE_HEAD_FIRST];
+            if (kept != 0 && head < state.at[STATE_HEAD_ROWS]) state.at[kept + head * used + i] = best;
             if (uint64_t(table) != 0) {
                 uint row = r * used + i;
                 table.at[4 * row] = best;

@@ -167,7 +167,7 @@ impl Executor for Free {
     fn result(&self, _: usize) -> RowResult<'_> {
         // Ordinary tokens of the demo vocabulary: ids below are special tokens or bytes.
         let next = 600 + (self.passes % self.period) as u32;
-        RowResult { next, is_finite: true, found: self.asked[0].then(|| SampleResult::new(&self.found)) }
+        RowResult { next, is_finite: true, found: self.asked[0].then(|| SampleResult::new(&self.found)), experts: &[] }
     }
 
     fn logits(&mut self, _: usize) -> kiln::Result<&[f32]> {

@@ -338,6 +338,9 @@ fn show_kiln(out: &mut Vec<Line<'static>>, kiln: &KilnSample) {
         s.prefill_tokens_s,
         s.queue
     );
+    if let Some(share) = s.experts_share {
+        text += &format!("  experts {:.0} %", 100.0 * share);
+    }
     if let Some(joules) = kiln.joules_per_token {
         text += &format!("  {joules:.2} J/token");
     }

@@ -312,7 +312,7 @@ impl StepKernels for CpuKernels {
                     }
                 });
             }
-            Op::Route { scores, scale, factors, chosen, gains } => {
+            Op::Route { scores, scale, factors, chosen, gains, .. } => {
                 let factors = vector(&self.vectors, factors);
                 let arena = Arena::new(arena);
                 each_row(&mut self.pool, rows, &|r| {

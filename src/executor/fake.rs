@@ -57,6 +57,8 @@ pub struct FakeExecutor {
     /// The head rows of the last pass, and their logits.
     pub heads: Vec<Row>,
     pub logits: Vec<f32>,
+    /// The experts of each head row.
+    pub experts: Vec<[u32; 2]>,
 }
 
 /// The window of local layers. With a chunk it spans at most two pages.
@@ -104,6 +106,7 @@ impl FakeExecutor {
             ahead: None,
             heads: Vec::new(),
             logits: vec![0.0; VOCAB],
+            experts: Vec::new(),
         }
     }
 
@@ -190,7 +193,12 @@ impl Executor for FakeExecutor {
     }
 
     fn result(&self, row: usize) -> RowResult<'_> {
-        RowResult { next: self.heads.get(row).map_or(0, self.next), is_finite: row < self.finite, found: None }
+        RowResult {
+            next: self.heads.get(row).map_or(0, self.next),
+            is_finite: row < self.finite,
+            found: None,
+            experts: self.experts.get(row).map_or(&[], |of| of),
+        }
     }
 
     fn logits(&mut self, row: usize) -> Result<&[f32]> {

@@ -236,7 +236,14 @@ impl<S: PassKernels> HostExecutor<S> {
     fn run_step(&mut self, i: usize) -> Result<()> {
         let step = &self.schedule.steps[i];
         self.state.set_step(step.rows, self.head);
-        self.steps.run(&step.op, &self.state, &mut self.arena)
+        self.steps.run(&step.op, &self.state, &mut self.arena)?;
+        if let Op::Route { chosen, kept: Some(word), .. } = step.op {
+            for head in 0..self.head.count {
+                let from = chosen.row(self.head.first + head) as usize / 4;
+                self.arena.copy_within(from..from + chosen.width, word + head * chosen.width);
+            }
+        }
+        Ok(())
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
@@ -368,7 +375,7 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
 
     fn result(&self, row: usize) -> RowResult<'_> {
         if let Some(&(next, is_finite)) = self.drafted.get(row) {
-            return RowResult { next, is_finite, found: None };
+            return RowResult { next, is_finite, found: None, experts: &[] };
         }
         let state = self.schedule.arena.state;
         let word = |at: usize| self.arena[at + row].to_bits();
@@ -378,6 +385,7 @@ impl<S: PassKernels> Executor for HostExecutor<S> {
             next: word(state.next()),
             is_finite: word(state.finite()) != 0,
             found: asked.then(|| SampleResult::new(bytemuck::cast_slice(found()))),
+            experts: state.experts_of(bytemuck::cast_slice(&self.arena), row),
         }
     }
 

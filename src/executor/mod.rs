@@ -114,6 +114,8 @@ pub struct RowResult<'a> {
     /// The result of the row's sample request. `None` if the row had no request or this executor answers none: then the
     /// host reads the logits.
     pub found: Option<SampleResult<'a>>,
+    /// The experts that the row used in the last layer, if it was a head row of its pass; none without a mixture.
+    pub experts: &'a [u32],
 }
 
 /// The device of an executor.

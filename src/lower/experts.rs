@@ -84,6 +84,7 @@ pub(super) struct RouteOperands {
     pub(super) factors: Vector,
     pub(super) chosen: Slot,
     pub(super) gains: Slot,
+    pub(super) kept: Option<usize>,
 }
 
 /// A router: the norm before it, and its weights.
@@ -252,15 +253,15 @@ impl PieceLowering<'_> {
         let [norm, product, route, ..] = steps else { return None };
         let &Op::RmsNorm { x, weight: norm, eps, out } = &norm.op else { return None };
         let &Op::Linear { weight, x: read, out: to } = &product.op else { return None };
-        let &Op::Route { scores, scale, factors, chosen, gains } = &route.op else { return None };
+        let &Op::Route { scores, scale, factors, chosen, gains, kept } = &route.op else { return None };
         let is_one = out == read && to == scores && weight.format == WeightFormat::Bf16;
-        let route = RouteOperands { scores, scale, factors, chosen, gains };
+        let route = RouteOperands { scores, scale, factors, chosen, gains, kept };
         is_one.then(|| self.route(at, route, Some(Router { x, norm, eps, weight })))
     }
 
     /// The choice of experts at `at`; with `router`, their scores too.
     pub(super) fn route(&self, at: usize, route: RouteOperands, router: Option<Router>) -> LoweredKernel {
-        let RouteOperands { scores, scale, factors, chosen, gains } = route;
+        let RouteOperands { scores, scale, factors, chosen, gains, kept } = route;
         let has_router = router.is_some();
         let weight = router.map_or(0, |router| self.weight(router.weight.buffer, router.weight.offset));
         let (x, norm, eps) = router.map_or((scores, factors, 0.0), |router| (router.x, router.norm, router.eps));
@@ -288,6 +289,7 @@ impl PieceLowering<'_> {
             used: word(chosen.width),
             scores_stride: word(scores.stride),
             used_stride: word(chosen.stride),
+            kept: word(kept.unwrap_or(0)),
             scale,
             eps,
         };

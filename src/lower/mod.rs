@@ -267,8 +267,8 @@ impl PieceLowering<'_> {
                 self.attend(at, AttendOperands { q, kv, out, heads, scale, window }, None, 1)
             }
             Op::GatedGelu { gate, up, out } => self.gated_gelu(at, rows, gate, up, out),
-            Op::Route { scores, factors, chosen, gains, scale } => {
-                self.route(at, RouteOperands { scores, factors, chosen, gains, scale }, None)
+            Op::Route { scores, factors, chosen, gains, scale, kept } => {
+                self.route(at, RouteOperands { scores, factors, chosen, gains, scale, kept }, None)
             }
             Op::ExpertLinear { weight, chosen, x, share, out } => {
                 self.expert_linear(at, &ExpertProduct { weight, chosen, x, share, out }, None)

@@ -72,7 +72,7 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                 row_mut(arena, out, r).copy_from_slice(&y);
             }
         }
-        Op::Route { scores, scale, factors, chosen, gains } => {
+        Op::Route { scores, scale, factors, chosen, gains, .. } => {
             for r in 0..state.rows {
                 let (experts, g) = route(row(arena, scores, r), scale, weights.vector(factors), chosen.width);
                 row_mut(arena, gains, r).copy_from_slice(&g);

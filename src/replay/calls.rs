@@ -60,12 +60,13 @@ impl<D: Driver> Executor for Replay<D> {
         let Flight { results, draft_rows, .. } = &self.flight;
         if let (Some(step), Some(row)) = (row.checked_div(*draft_rows), row.checked_rem(*draft_rows)) {
             let (next, is_finite) = results.drafted(step, row);
-            return RowResult { next, is_finite, found: None };
+            return RowResult { next, is_finite, found: None, experts: &[] };
         }
         RowResult {
             next: results.next(row),
             is_finite: results.is_finite(row),
             found: self.flight.found(&self.schedule, row),
+            experts: results.experts(row),
         }
     }
 

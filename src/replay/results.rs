@@ -105,12 +105,20 @@ impl<D: Driver> Results<D> {
         SampleResult::new(&words[row * schedule.found.stride..][..schedule.found.width])
     }
 
-    fn word(&self, i: usize) -> u32 {
+    fn words(&self) -> &[u32] {
         // SAFETY: the executor waits for a pass before it reads the pass's slot; the pass that runs ahead writes the
         // other.
         let bytes = unsafe { self.choices[self.slot].bytes() };
-        let words: &[u32] = bytemuck::cast_slice(bytes.unwrap_or_default());
-        words[i]
+        bytemuck::cast_slice(bytes.unwrap_or_default())
+    }
+
+    fn word(&self, i: usize) -> u32 {
+        self.words()[i]
+    }
+
+    /// The experts that a head row used in the last layer.
+    pub(crate) fn experts(&self, row: usize) -> &[u32] {
+        self.state.experts_of(self.words(), row)
     }
 
     /// The next token of a head row.

@@ -129,6 +129,8 @@ struct ExpertSlots {
     sum: Slot,
     /// The dense half's output behind its norm, and the sum of both halves.
     halves: Slot,
+    /// State word for the experts of head rows in the last layer.
+    kept: usize,
 }
 
 impl ExpertSlots {
@@ -145,6 +147,7 @@ impl ExpertSlots {
             parts: arena.add("expert_parts", rows * used, hidden),
             sum: arena.add("expert_sum", rows, hidden),
             halves: arena.add("halves", rows, hidden),
+            kept: arena.state.chosen(),
         }
     }
 }
@@ -494,9 +497,11 @@ impl Stack<'_> {
         let op = Op::RmsNorm { x: slots.residual, weight: w.router_norm, eps, out: s.router_in };
         self.push(b, layer, "router_norm", op);
         self.push(b, layer, "router", Op::Linear { weight: w.router, x: s.router_in, out: s.scores });
-        let ExpertSlots { scores, chosen, gains, .. } = s;
+        let ExpertSlots { scores, chosen, gains, kept, .. } = s;
         let scale = (shape.hidden as f32).powf(-0.5);
-        self.push(b, layer, "route", Op::Route { scores, scale, factors: w.factors, chosen, gains });
+        let is_last = layer + 1 == shape.layers.len();
+        let kept = is_last.then_some(kept);
+        self.push(b, layer, "route", Op::Route { scores, scale, factors: w.factors, chosen, gains, kept });
     }
 
     /// The experts, and the sum of their output and the dense half's, each behind a norm. Returns the sum's slot.

@@ -72,9 +72,22 @@ impl StateLayout {
         self.next() + self.head_rows.next_multiple_of(4)
     }
 
+    /// Word index of head row 0's experts in the last layer, [`StateLayout::used_experts`] of each head row.
+    pub fn chosen(self) -> usize {
+        self.finite() + self.head_rows.next_multiple_of(4)
+    }
+
+    /// The experts that head row `row` used in the last layer; none without a mixture. `words` are the state's.
+    pub fn experts_of(self, words: &[u32], row: usize) -> &[u32] {
+        words
+            .get(self.chosen() + row * self.used_experts..)
+            .and_then(|of| of.get(..self.used_experts))
+            .unwrap_or_default()
+    }
+
     /// Word index of draft row 0's position plus one: that of the token that it begins with.
     pub fn ahead(self) -> usize {
-        self.finite() + self.head_rows.next_multiple_of(4)
+        self.chosen() + (self.head_rows * self.used_experts).next_multiple_of(4)
     }
 
     /// Word index of draft row 0's source: the row of the last pass whose state it begins with.

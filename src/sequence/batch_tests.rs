@@ -3,6 +3,7 @@
 use super::*;
 use crate::executor::Row;
 use crate::executor::fake::{CHUNK, CONTEXT, FakeExecutor, VOCAB};
+use crate::model::shape::Experts;
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::meter::DecodeMeter;
 use crate::testing::generate;
@@ -268,6 +269,26 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     // sequence stops counts for it.
     let tokens = 3 * 19 + 4 + 8;
     assert_eq!(meter.tokens, tokens);
+}
+
+/// The share of experts is that of the distinct ones of a pass, over all passes without prompts.
+#[test]
+fn the_share_of_experts_counts_each_expert_of_a_pass_once() {
+    let mut executor = FakeExecutor::new();
+    executor.schedule.shape.experts = Some(Experts { count: 8, used: 2, ffn: 32 });
+    let mut batch = Batch::new(&executor.schedule);
+    for prompt in [[1], [2], [3]] {
+        batch.join(&mut executor, request(&prompt, 3)).unwrap();
+    }
+    let mut meter = DecodeMeter::default();
+    for (experts, share) in
+        [([[0, 1]; 3], None), ([[7, 2], [2, 0], [0, 7]], Some(3.0 / 8.0)), ([[0, 1]; 3], Some(5.0 / 16.0))]
+    {
+        executor.experts = experts.to_vec();
+        batch.step(&mut executor, &mut go_on).unwrap();
+        meter.add(&batch, &executor, std::time::Duration::from_secs(1));
+        assert_eq!(meter.experts_share(), share);
+    }
 }
 
 /// A batch whose only sequence has stopped while the next pass runs.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static PREFILLED: AtomicU64 = AtomicU64::new(0);
 static DECODED: AtomicU64 = AtomicU64::new(0);
 static SEQUENCES: AtomicU64 = AtomicU64::new(0);
+static EXPERTS_USED: AtomicU64 = AtomicU64::new(0);
+static EXPERTS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts since the process began, over all sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +18,22 @@ pub struct TokenCounters {
     pub decoded: u64,
     /// Sequences that took tokens from the last pass; 0 when none is running.
     pub sequences: u64,
+    /// Experts of the last layer that decode passes used, each pass by itself.
+    pub experts_used: u64,
+    /// Experts that they could use.
+    pub experts: u64,
 }
 
 /// The counts so far.
 pub fn read() -> TokenCounters {
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    TokenCounters { prefilled: load(&PREFILLED), decoded: load(&DECODED), sequences: load(&SEQUENCES) }
+    TokenCounters {
+        prefilled: load(&PREFILLED),
+        decoded: load(&DECODED),
+        sequences: load(&SEQUENCES),
+        experts_used: load(&EXPERTS_USED),
+        experts: load(&EXPERTS),
+    }
 }
 
 /// Counts a prompt's chunk of `tokens` tokens.
@@ -33,6 +45,12 @@ pub(crate) fn count_prefilled(tokens: usize) {
 pub(crate) fn count_decoded(sequences: usize) {
     DECODED.fetch_add(sequences as u64, Ordering::Relaxed);
     SEQUENCES.store(sequences as u64, Ordering::Relaxed);
+}
+
+/// Counts a decode pass in which the last layer used `used` of `of` experts.
+pub(crate) fn count_experts(used: usize, of: usize) {
+    EXPERTS_USED.fetch_add(used as u64, Ordering::Relaxed);
+    EXPERTS.fetch_add(of as u64, Ordering::Relaxed);
 }
 
 /// Counts a pass over drafts, from which `sequences` sequences took `tokens` tokens together.

@@ -1,7 +1,9 @@
 //! Measures a batch's decode rate and memory traffic.
 
 use super::batch::Batch;
+use super::counts::count_experts;
 use crate::executor::Executor;
+use crate::model::config::limit;
 use crate::schedule::PassShape;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ pub struct DecodeMeter {
     pub bytes: u64,
     /// Duration of these passes.
     pub time: Duration,
+    /// Experts of the last layer that passes without drafts or chunks used, and those that they could use.
+    pub experts: [usize; 2],
 }
 
 impl DecodeMeter {
@@ -23,7 +27,11 @@ impl DecodeMeter {
     pub fn add(&mut self, batch: &Batch, executor: &dyn Executor, time: Duration) {
         let Some(pass) = batch.last_pass() else { return };
         let (tokens, passes) = match pass {
-            PassShape::Decode { sequences, .. } | PassShape::Mixed { sequences, .. } => (sequences, sequences),
+            PassShape::Decode { sequences, .. } => {
+                self.add_experts(sequences, executor);
+                (sequences, sequences)
+            }
+            PassShape::Mixed { sequences, .. } => (sequences, sequences),
             PassShape::Verify { sequences, .. } => (batch.last_verified(), sequences),
             PassShape::Prefill { .. } => return,
         };
@@ -33,12 +41,30 @@ impl DecodeMeter {
         self.time += time;
     }
 
+    fn add_experts(&mut self, rows: usize, executor: &dyn Executor) {
+        let Some(experts) = executor.schedule().shape.experts else { return };
+        let mut used = [0u64; limit::EXPERTS / 64];
+        for &expert in (0..rows).flat_map(|row| executor.result(row).experts) {
+            used[expert as usize / 64 % used.len()] |= 1 << (expert % 64);
+        }
+        let used = used.iter().map(|of| of.count_ones() as usize).sum();
+        count_experts(used, experts.count);
+        self.experts[0] += used;
+        self.experts[1] += experts.count;
+    }
+
+    /// The share of the last layer's experts that a decode pass uses, on average; `None` without a mixture or a token.
+    pub fn experts_share(&self) -> Option<f64> {
+        (self.experts[1] > 0).then(|| self.experts[0] as f64 / self.experts[1] as f64)
+    }
+
     /// Adds the passes of another meter.
     pub fn merge(&mut self, other: &DecodeMeter) {
         self.tokens += other.tokens;
         self.passes += other.passes;
         self.bytes += other.bytes;
         self.time += other.time;
+        self.experts = [0, 1].map(|i| self.experts[i] + other.experts[i]);
     }
 
     /// The mean number of tokens per pass and sequence; `None` if none was decoded.

@@ -62,6 +62,7 @@ pub struct Metrics {
     weight_bytes: Gauge,
     pub(super) tokens_per_second: Real,
     tokens_per_pass: Real,
+    experts_share: Real,
     bytes_per_second: Real,
     read_ceiling: Real,
     pub(super) roofline_share: Real,
@@ -122,6 +123,7 @@ impl Default for Metrics {
             weight_bytes: measured(r, "weight_memory", Bytes, "Device memory of the weights"),
             tokens_per_second: register(r, "decode_tokens_per_second", "Decoded tokens a second of work"),
             tokens_per_pass: register(r, "decode_tokens_per_pass", "Tokens of a reply that a pass decodes"),
+            experts_share: register(r, "experts_share", "Share of the last layer's experts that a decode pass uses"),
             bytes_per_second: register(r, "decode_bytes_per_second", "Bytes a second that decoding moves"),
             read_ceiling: register(r, "read_ceiling_bytes_per_second", "Most that the device reads"),
             roofline_share: register(r, "roofline_share", "Share of that which decoding uses"),
@@ -257,6 +259,7 @@ impl Metrics {
         self.kv_pages_used.set((total - free) as i64);
         self.tokens_per_second.set(meter.rate().unwrap_or(0.0));
         self.tokens_per_pass.set(meter.tokens_per_pass().unwrap_or(0.0));
+        self.experts_share.set(meter.experts_share().unwrap_or(0.0));
         self.bytes_per_second.set(meter.bytes_per_second().unwrap_or(0.0));
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }

@@ -89,6 +89,11 @@ pub fn check_prompt(
     tolerance.check(out.logits.last().unwrap(), want, &format!("{what} last logits"));
 
     let near = if executor.schedule().shape.experts.is_some() {
+        let set = |experts: &[u32]| experts.iter().copied().collect::<BTreeSet<u32>>();
+        let found = executor.result(0).experts;
+        let routes = case.tensor(&format!("{name}.{prefix}routes"));
+        let last: Vec<u32> = routes[routes.len() - found.len()..].iter().map(|expert| *expert as u32).collect();
+        assert!(!last.is_empty() && set(found) == set(&last), "{what}: the last row's experts {found:?}, not {last:?}");
         let margins = case.tensor(&format!("{name}.{prefix}route_margin"));
         (0..margins.len()).filter(|i| margins[*i] <= tolerance.route()).map(|i| i % tokens.len()).collect()
     } else {

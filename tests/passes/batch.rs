@@ -140,24 +140,31 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
 /// Within one kind of pass, whatever the other rows are and wherever the row is.
 #[test]
 fn a_row_has_the_same_bits_beside_any_others() {
-    let prompts = prompts();
-    for arithmetic in [F32, AUTO, MATRIX_F16, MATRIX_S8] {
-        let mut executor = load(&golden("tiny"), options(arithmetic, KvType::F16, SEQUENCES));
-        prefill(executor.as_mut(), &prompts);
-        let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5 + s as u32)).collect();
-        let want = decode(executor.as_mut(), &rows);
-        // Rows in reverse order, with other tokens in the odd ones. The even rows must not change.
-        let other = |r: &Row| if r.sequence % 2 == 1 { Row { token: r.token + 90, ..*r } } else { *r };
-        let turned: Vec<Row> = rows.iter().rev().map(other).collect();
-        let got = decode(executor.as_mut(), &turned);
-        for (row, logits) in turned.iter().zip(&got) {
-            let same = logits == &want[row.sequence as usize];
-            assert_eq!(same, row.sequence % 2 == 0, "{arithmetic:?}: sequence {}", row.sequence);
+    for case in ["tiny", "moe4"] {
+        for arithmetic in [F32, AUTO, MATRIX_F16, MATRIX_S8] {
+            check_neighbours(case, arithmetic);
         }
-        // Fewer rows in a pass of the same kind: the remaining rows are dead.
-        let few = decode(executor.as_mut(), &rows[..SEQUENCES / 2 + 1]);
-        assert!(few.iter().zip(&want).all(|(a, b)| a == b), "{arithmetic:?}: fewer rows");
     }
+}
+
+fn check_neighbours(case: &str, arithmetic: Option<Arithmetic>) {
+    let prompts = prompts();
+    let mut executor = load(&golden(case), options(arithmetic, KvType::F16, SEQUENCES));
+    prefill(executor.as_mut(), &prompts);
+    let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5 + s as u32)).collect();
+    let want = decode(executor.as_mut(), &rows);
+    // Rows in reverse order, with other tokens in the odd ones. The even rows must not change, also where the rows of
+    // an expert are others.
+    let other = |r: &Row| if r.sequence % 2 == 1 { Row { token: r.token + 90, ..*r } } else { *r };
+    let turned: Vec<Row> = rows.iter().rev().map(other).collect();
+    let got = decode(executor.as_mut(), &turned);
+    for (row, logits) in turned.iter().zip(&got) {
+        let same = logits == &want[row.sequence as usize];
+        assert_eq!(same, row.sequence % 2 == 0, "{case} {arithmetic:?}: sequence {}", row.sequence);
+    }
+    // Fewer rows in a pass of the same kind: the remaining rows are dead.
+    let few = decode(executor.as_mut(), &rows[..SEQUENCES / 2 + 1]);
+    assert!(few.iter().zip(&want).all(|(a, b)| a == b), "{case} {arithmetic:?}: fewer rows");
 }
 
 /// The kernels for two, four and eight rows add in the same order.

@@ -8,7 +8,7 @@ mod tests;
 use super::periodic::PeriodicWork;
 use crate::machine::files::Files;
 use crate::machine::partial::PartialFile;
-use crate::sequence::counts;
+use crate::sequence::counts::{self, TokenCounters};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs::OpenOptions;
@@ -52,6 +52,10 @@ pub struct Status {
     pub prefill_tokens_s: f64,
     /// The number of decoding sequences.
     pub sequences: u64,
+    /// The share of the last layer's experts that a decode pass used over the last seconds; `None` without a mixture
+    /// or a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts_share: Option<f64>,
     /// The number of waiting requests.
     pub queue: u64,
     /// Whether the weights have been unloaded after a time without requests.
@@ -202,26 +206,28 @@ impl Drop for Reporter {
 /// Counters over time, for rates.
 struct RateMeter {
     status: Status,
-    past: Vec<(Instant, u64, u64)>,
+    past: Vec<(Instant, TokenCounters)>,
     fill: Box<dyn Fn(&mut Status) + Send>,
 }
 
 impl RateMeter {
     fn write(&mut self, file: &Path) -> std::io::Result<()> {
         let now = Instant::now();
-        let counts::TokenCounters { decoded, prefilled, sequences } = counts::read();
-        self.past.push((now, decoded, prefilled));
+        let counted = counts::read();
+        self.past.push((now, counted));
         // Keeps the newest entry that is at least a window old.
         while self.past.len() > 2 && now - self.past[1].0 >= WINDOW {
             self.past.remove(0);
         }
-        let (then, decoded_then, prefilled_then) = self.past[0];
+        let (then, before) = self.past[0];
         let seconds = (now - then).as_secs_f64();
-        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let ratio = |count: u64, of: f64| if of > 0.0 { count as f64 / of } else { 0.0 };
         let s = &mut self.status;
-        (s.decoded, s.prefilled) = (decoded, prefilled);
-        (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
-        s.sequences = sequences;
+        (s.decoded, s.prefilled, s.sequences) = (counted.decoded, counted.prefilled, counted.sequences);
+        s.decode_tokens_s = ratio(counted.decoded - before.decoded, seconds);
+        s.prefill_tokens_s = ratio(counted.prefilled - before.prefilled, seconds);
+        let experts = (counted.experts - before.experts) as f64;
+        s.experts_share = (experts > 0.0).then(|| (counted.experts_used - before.experts_used) as f64 / experts);
         (self.fill)(s);
         let text = serde_json::to_vec(s)?;
         // Renamed into place, so that readers see either the old or the new file.

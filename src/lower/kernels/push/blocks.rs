@@ -443,6 +443,8 @@ push_blocks! {
         scores_stride: u32,
         /// Elements from row to row of `chosen` and of `gains`.
         used_stride: u32,
+        /// State word to which the experts of head row 0 go, too; the next row's follow. 0: they are not kept.
+        kept: u32,
         /// Factor of the scores.
         scale: f32,
         /// Added to the mean square.
