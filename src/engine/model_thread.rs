@@ -85,11 +85,10 @@ impl<'a, O: ModelOwner + 'a> ModelThread<O> {
         let Some(FirstPrompt { side, mut tokens, common }) = self.owner.first_prompt()? else {
             return Ok((core, Vec::new()));
         };
-        let failed = |e: EngineError| Error::failed(format!("the first question failed: {e}"), "report this");
-        let replies = self.engine.ask(side, Request::caching(tokens.clone())).map_err(failed)?;
+        let replies = self.engine.ask(side, Request::caching(tokens.clone()))?;
         while core.turn()? {}
         core.send();
-        let kept = replies.kept().map_err(failed)?;
+        let kept = replies.kept()?;
         tokens.truncate(common);
         if kept + 1 < tokens.len() {
             self.save_prefixes(&mut core, &tokens)?;

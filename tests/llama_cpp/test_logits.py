@@ -9,7 +9,7 @@ import numpy as np
 from engines import Llama, kiln_logits, quantized
 from models import VOCAB, WINDOW, gemma3, gemma4, write_model
 
-# Of the CPU executor see ROUNDED_HERE.
+# The CPU executor has bounds of its own, ROUNDED_HERE.
 DEVICES = ["reference", "vulkan"]
 # The first layers after a global one are local again.
 GEMMA3 = gemma3(8)
