@@ -21,7 +21,8 @@ fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usi
         let options = Options { chunk: Some(chunk), context: Some(160), head_rows: 8, ..options };
         let (mut executor, what) = (load(&golden_dir(case.name), options), format!("chunk {chunk}"));
         check_prompts(case, executor.as_mut(), options.weights, tolerance, &what);
-        if executor.schedule().shape.experts.is_some() {
+        // The prompts' check has the experts of the last row.
+        if executor.schedule().shape.experts.is_some() && chunk == chunks[0] && options.kv != KvType::Bf16 {
             drop(executor);
             let checkpoint = Checkpoint::open(&golden_dir(case.name)).unwrap();
             let mut executor = engine::load_stepwise(&checkpoint, &options, &Progress::default()).unwrap();
@@ -206,7 +207,7 @@ fn vulkan_matches_gemma4_tiny4() {
 
 #[test]
 fn vulkan_matches_gemma4_moe4() {
-    check_vulkan("moe4", BOUNDS_GEMMA4, SHALLOW);
+    check_vulkan("moe4", BOUNDS_GEMMA4, EXPERTS);
 }
 
 #[test]
@@ -223,6 +224,16 @@ fn vulkan_matches_gemma4_wide4() {
 fn vulkan_matches_tiny() {
     check_vulkan("tiny", BOUNDS, SHALLOW);
 }
+
+/// Passes of one row, of few rows and of rows that are grouped by experts, in each arithmetic.
+const EXPERTS: &[Run] = &[
+    (WeightFormat::Bf16, F32, KvType::F32, &[16, 1]),
+    (WeightFormat::Int8, F32, KvType::F16, &[160, 7]),
+    (WeightFormat::Int8, DOT, KvType::F16, &[160, 7, 1]),
+    (WeightFormat::Int8, DOT, KvType::Bf16, &[16]),
+    (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[160, 7]),
+    (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[16]),
+];
 
 /// Each type of KV and each arithmetic that `tiny` has, in one length of chunks where a driver for the processor compiles.
 const WIDE: &[Run] = &[
