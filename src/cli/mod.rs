@@ -204,9 +204,7 @@ fn exit(done: Result<()>, json: bool) -> ExitCode {
     );
     signals::end();
     // A driver may still compile a kernel that is not needed any more.
-    if crate::vulkan::pipelines::is_compiling() {
-        crate::sys::exit::at_once(code);
-    }
+    crate::sys::exit::leave_abandoned(code);
     ExitCode::from(code)
 }
 

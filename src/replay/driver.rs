@@ -96,26 +96,39 @@ pub trait Driver: Sized + 'static {
     /// Waits until the device is idle, unless it hangs: for destructors, which can report no error.
     fn finish(&self);
 
-    /// Begins to compile kernels in the background, in this order. Earlier requests that have not begun are dropped. A
-    /// driver without background compiling does nothing.
-    fn ask_for(&mut self, _kernels: &[Kernel]) {}
+    /// Its compiler of kernels that may be needed. A driver whose kernels are compiled already has [`Precompiled`].
+    fn compiler(&mut self) -> impl KernelCompiler {
+        Precompiled
+    }
+}
 
-    /// The state of a kernel after [`Driver::ask_for`].
+/// Compiles kernels beside other work, so that tuning need not wait for each. The defaults are for kernels that are
+/// compiled already.
+pub trait KernelCompiler {
+    /// Begins to compile kernels, in this order. Earlier requests that have not begun are dropped.
+    fn request(&mut self, _kernels: &[Kernel]) {}
+
+    /// The state of a requested kernel.
     fn readiness(&mut self, _kernel: Kernel) -> Readiness {
         Readiness::Ready
     }
 
     /// Waits until another requested kernel is compiled, for `most` at most.
-    fn wait_for_kernel(&self, _most: Duration) {}
+    fn wait(&self, _most: Duration) {}
 
-    /// Whether kernels are being compiled in the background.
-    fn is_compiling(&self) -> bool {
+    /// Whether requested kernels are being compiled.
+    fn is_busy(&self) -> bool {
         false
     }
 
     /// Stores compiled kernels for the next start, if that saves compiling.
-    fn save_kernels(&self) {}
+    fn save(&self) {}
 }
+
+/// The compiler of a driver whose kernels are compiled already.
+pub struct Precompiled;
+
+impl KernelCompiler for Precompiled {}
 
 /// A command of a list.
 #[allow(clippy::large_enum_variant)] // Most commands of a list run kernels.

@@ -1,6 +1,8 @@
 //! Pieces of a pass that another executor computes: the pass stops there, hands over arena and KV cache, and goes on.
 
 use super::Replay;
+#[cfg(feature = "npu")]
+use super::driver::KernelCompiler;
 use super::driver::{Driver, Memory};
 use super::passes::{OffloadPiece, PassHalf};
 use super::timeline::OffloadSpan;
@@ -255,7 +257,7 @@ impl<D: Driver> crate::offload::OffloadOwner for Replay<D> {
         }
         self.handover = Handover::to(offload);
         self.rebake_all()?;
-        self.queue.driver.save_kernels();
+        self.queue.driver.compiler().save();
         Ok(())
     }
 

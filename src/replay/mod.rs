@@ -56,7 +56,7 @@ use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::replay::baking::Baking;
 use crate::replay::device_queue::DeviceQueue;
-use crate::replay::driver::{Driver, Memory};
+use crate::replay::driver::{Driver, KernelCompiler, Memory};
 use crate::replay::flight::Flight;
 use crate::replay::handover::Handover;
 use crate::replay::kv::KvCache;
@@ -140,7 +140,7 @@ impl<D: Driver> Replay<D> {
         replay.set_name();
         replay.queue.edit(&mut replay.memory.arena, |words| replay.kv.fill_tables(words, &replay.schedule))?;
         replay.bake(start.elapsed(), progress)?;
-        replay.queue.driver.save_kernels();
+        replay.queue.driver.compiler().save();
         Ok(replay)
     }
 

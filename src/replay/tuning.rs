@@ -4,7 +4,7 @@
 //! Lists with new choices are baked before the next pass begins.
 
 use super::Replay;
-use super::driver::Driver;
+use super::driver::{Driver, KernelCompiler};
 use super::options::Tune;
 use super::passes::tuned;
 use crate::executor::measure::TuningState;
@@ -66,7 +66,7 @@ impl<D: Driver> KernelTuning<D> {
     /// Stops compiling for tuning: a pass begins.
     #[cold]
     pub fn stop_compiling(&mut self, driver: &mut D) {
-        driver.ask_for(&[]);
+        driver.compiler().request(&[]);
         self.compiles = false;
     }
 }
@@ -157,11 +157,11 @@ impl<D: Driver> Replay<D> {
         })?;
         let Some((advance, has_measured)) = advanced else { return Ok(None) };
         self.take_choices(&old)?;
-        self.tuning.compiles = self.queue.driver.is_compiling();
+        self.tuning.compiles = self.queue.driver.compiler().is_busy();
         if advance == Advance::Done {
             self.tuning.improves = false;
             self.tuning.timing.free(&self.queue);
-            self.queue.driver.save_kernels();
+            self.queue.driver.compiler().save();
             return Ok(None);
         }
         Ok(Some(if has_measured || !self.tuning.compiles { Duration::ZERO } else { COMPILING }))

@@ -9,7 +9,7 @@ use crate::display;
 use crate::error::{Setting, text};
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
-use crate::replay::driver::{DeviceCommand, Driver, HostAccess, MemorySource, Readiness, SIGNALS};
+use crate::replay::driver::{DeviceCommand, Driver, HostAccess, KernelCompiler, MemorySource, SIGNALS};
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
@@ -166,24 +166,8 @@ impl Driver for Vulkan {
         }
     }
 
-    fn ask_for(&mut self, kernels: &[Kernel]) {
-        self.pipelines.ask_for(kernels);
-    }
-
-    fn readiness(&mut self, kernel: Kernel) -> Readiness {
-        self.pipelines.readiness(kernel)
-    }
-
-    fn wait_for_kernel(&self, most: Duration) {
-        self.pipelines.wait(most);
-    }
-
-    fn is_compiling(&self) -> bool {
-        self.pipelines.is_busy()
-    }
-
-    fn save_kernels(&self) {
-        self.pipelines.save();
+    fn compiler(&mut self) -> impl KernelCompiler {
+        &mut self.pipelines
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::lower::kernels::push::PUSH_BYTES;
 use crate::lower::kernels::{Kernel, checksum};
 use crate::machine::cache;
-use crate::replay::driver::Readiness;
+use crate::replay::driver::{KernelCompiler, Readiness};
+use crate::sys::exit;
 use crate::vulkan::compiler::{Background, LATE};
 use crate::vulkan::device::{Gpu, failure};
 use crate::{Error, Result};
@@ -12,23 +13,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Largest cache that is read, in bytes. Drivers write a few MB.
 const MAX_CACHE: u64 = 256 << 20;
 
 static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
-
-/// Whether a compile was abandoned that may still run.
-static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-
-/// Whether a thread may still be in a driver's compiler, so that the end of the process must neither wait for it nor
-/// free the driver's memory.
-#[cfg(feature = "cli")]
-pub fn is_compiling() -> bool {
-    GIVEN_UP.load(Ordering::Relaxed)
-}
 
 /// Pipelines that this process has created. Baking creates some; replaying must not.
 #[cfg(feature = "testing")]
@@ -99,30 +90,6 @@ impl Pipelines {
         }
     }
 
-    /// Replaces the background queue by `kernels`, in this order. Earlier requests that have not begun are dropped.
-    pub fn ask_for(&mut self, kernels: &[Kernel]) {
-        self.take_made();
-        self.background.ask_for(kernels.iter().copied().filter(|k| !self.made.contains_key(k)));
-    }
-
-    /// The state of a requested kernel.
-    pub fn readiness(&mut self, kernel: Kernel) -> Readiness {
-        // Queried before the results are taken, so that a compile that ends in between is not missed.
-        let readiness = self.background.readiness(kernel);
-        self.take_made();
-        if self.made.contains_key(&kernel) { Readiness::Ready } else { readiness }
-    }
-
-    /// Waits until a compile ends, for `most` at most.
-    pub fn wait(&self, most: Duration) {
-        self.background.wait(most);
-    }
-
-    /// Whether kernels are being compiled in the background.
-    pub fn is_busy(&self) -> bool {
-        self.background.is_busy()
-    }
-
     fn take_made(&mut self) {
         for (kernel, pipeline) in self.background.take() {
             self.keep(kernel, pipeline);
@@ -137,9 +104,31 @@ impl Pipelines {
             unsafe { self.gpu.device.destroy_pipeline(pipeline, None) };
         }
     }
+}
+
+impl KernelCompiler for &mut Pipelines {
+    fn request(&mut self, kernels: &[Kernel]) {
+        self.take_made();
+        self.background.ask_for(kernels.iter().copied().filter(|k| !self.made.contains_key(k)));
+    }
+
+    fn readiness(&mut self, kernel: Kernel) -> Readiness {
+        // Queried before the results are taken, so that a compile that ends in between is not missed.
+        let readiness = self.background.readiness(kernel);
+        self.take_made();
+        if self.made.contains_key(&kernel) { Readiness::Ready } else { readiness }
+    }
+
+    fn wait(&self, most: Duration) {
+        self.background.wait(most);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.background.is_busy()
+    }
 
     /// Writes the driver's cache to disk, for the next start. If that fails, the next start compiles again.
-    pub fn save(&self) {
+    fn save(&self) {
         let Some(file) = &self.file else { return };
         // SAFETY: the cache is alive and not in use.
         let Ok(data) = (unsafe { self.gpu.device.get_pipeline_cache_data(self.cache) }) else { return };
@@ -270,7 +259,7 @@ impl Drop for Pipelines {
         if !is_done {
             // The driver still compiles with the device, the cache and the layout, so they live as long as the process.
             self.gpu.kept.set(true);
-            GIVEN_UP.store(true, Ordering::Relaxed);
+            exit::abandon_thread();
         }
         if self.gpu.hung.get() || !is_done {
             return;

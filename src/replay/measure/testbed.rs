@@ -9,7 +9,7 @@ use crate::lower::kernels::Kernel;
 use crate::lower::layout::GpuLayout;
 use crate::lower::{PassKind, RowOrder};
 use crate::replay::device_queue::DeviceQueue;
-use crate::replay::driver::{Driver, Readiness};
+use crate::replay::driver::{Driver, KernelCompiler, Readiness};
 use crate::replay::list::Relay;
 use crate::schedule::Schedule;
 use crate::schedule::layout::StateLayout;
@@ -123,7 +123,7 @@ impl<D: Driver> QueueBed<'_, D> {
     /// Device: the device failed.
     pub fn finish(&mut self) -> Result<()> {
         if self.fills {
-            self.queue.driver.ask_for(&[]);
+            self.queue.driver.compiler().request(&[]);
         }
         if self.ready.is_none() {
             return Ok(());
@@ -143,11 +143,12 @@ impl<D: Driver> Testbed for QueueBed<'_, D> {
     }
 
     fn ask_for(&mut self, kernels: &[Kernel]) {
-        self.queue.driver.ask_for(kernels);
+        self.queue.driver.compiler().request(kernels);
     }
 
     fn readiness(&mut self, kernels: &[Kernel]) -> Readiness {
-        let all: Vec<Readiness> = kernels.iter().map(|&k| self.queue.driver.readiness(k)).collect();
+        let mut compiler = self.queue.driver.compiler();
+        let all: Vec<Readiness> = kernels.iter().map(|&k| compiler.readiness(k)).collect();
         let of = |wanted| all.contains(&wanted).then_some(wanted);
         let [left_out, unasked, not_yet] = [Readiness::LeftOut, Readiness::Unasked, Readiness::NotYet].map(of);
         left_out.or(unasked).or(not_yet).unwrap_or(Readiness::Ready)
@@ -157,7 +158,7 @@ impl<D: Driver> Testbed for QueueBed<'_, D> {
         // The clocks of a GPU with its own power supply fall within this time, and take up to a second to rise.
         let apart = self.queue.driver.caps().kind == DeviceKind::Discrete;
         if !apart || !self.timing.keep_warm(self.queue, most)? {
-            self.queue.driver.wait_for_kernel(most);
+            self.queue.driver.compiler().wait(most);
         }
         Ok(())
     }
