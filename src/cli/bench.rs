@@ -12,19 +12,16 @@ use crate::diagnose::bench::{
     Work, ascending,
 };
 use crate::diagnose::status::Reporter;
+use crate::engine::device::OpenDevice;
 use crate::engine::{self, DraftFiles, ModelFiles, default_chunk};
 use crate::executor::measure::TuningState;
 use crate::executor::offload::PlacementTiming;
 use crate::executor::{EngineKind, EngineSpan, ExecutorExt, Measure};
-use crate::replay::measure::ceiling::measure_matrix_rate;
 use crate::sequence::draft::{MOST_DRAFTED, Proposer};
-use crate::vulkan::memory::heaps::best_heap;
-use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::Instant;
 
 /// Measures prefill and decode, each rate beside its share of what the device's memory and matrix units allow.
@@ -147,7 +144,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let start = Instant::now();
     let opened = engine::open_for(&checkpoint, &options)?;
     let open_seconds = start.elapsed().as_secs_f64();
-    let is_tuned = opened.gpu.is_some() && options.vulkan.tune == Some(engine::Tune::Now);
+    let is_tuned = opened.device.is_some() && options.vulkan.tune == Some(engine::Tune::Now);
     let tuning = if is_tuned { "; the first load of a shape measures which kernels are fastest" } else { "" };
     note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
@@ -163,7 +160,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
 
     let bar = progress::is_shown(json).then(LiveBar::spinner);
     let said = RefCell::default();
-    let measured = measure(args, &settings, executor.as_mut(), draft, opened.gpu.as_ref(), &|text| match &bar {
+    let measured = measure(args, &settings, executor.as_mut(), draft, opened.device.as_ref(), &|text| match &bar {
         Some(bar) => bar.say(text),
         None => say_case(text, &said),
     });
@@ -207,13 +204,10 @@ fn measure(
     settings: &BenchSettings,
     executor: &mut dyn Measure,
     draft: Option<Box<dyn Proposer>>,
-    gpu: Option<&Rc<Gpu>>,
+    device: Option<&OpenDevice>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
-    let matrix = || match gpu {
-        Some(gpu) => measure_matrix_rate(Vulkan::new(gpu)?, best_heap(gpu)),
-        None => Ok(None),
-    };
+    let matrix = || device.map_or(Ok(None), OpenDevice::matrix_rate);
     let mut bench = Bench::new(executor, matrix, progress)?;
     if args.sampled {
         bench.sample()?;

@@ -73,8 +73,8 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
             context: Some(args.model.ctx.unwrap_or(tokens.len())),
             head_rows: HEAD_ROWS.min(chunk),
             // The reference and the CPU have no offload; on Vulkan its speed does not matter here.
-            npu: match (device, args.model.options().npu) {
-                (Device::Auto | Device::Vulkan(_), require @ NpuUse::Require(_)) => require,
+            npu: match args.model.options().npu {
+                require @ NpuUse::Require(_) if !device.is_host() => require,
                 _ => NpuUse::Off,
             },
             ..args.model.options()

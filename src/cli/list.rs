@@ -2,9 +2,9 @@
 
 use super::column::column;
 use super::{print, print_json};
-use crate::diagnose::forecast::machine::DeviceRoom;
+use crate::diagnose::forecast::form::ModelForm;
 use crate::display::{bytes, plain};
-use crate::engine::{Device, ModelFiles};
+use crate::engine::{self, Device, ModelFiles, Opened};
 use crate::hub::{Cache, Cached};
 use crate::{Error, Result};
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ struct Line {
 }
 
 impl Line {
-    fn of(model: Cached, room: &DeviceRoom) -> Line {
-        let (bytes, read) = (model.bytes(), read(&model, room));
+    fn of(model: Cached, opened: &Opened) -> Line {
+        let (bytes, read) = (model.bytes(), read(&model, opened));
         Line { model, bytes, read }
     }
 
@@ -85,14 +85,14 @@ pub fn run(args: &ListArgs, as_json: bool) -> Result<()> {
         };
     }
     let partials = cache.partials();
-    let room = DeviceRoom::here(args.device)?;
-    let lines: Vec<Line> = models.into_iter().map(|model| Line::of(model, &room)).collect();
+    let opened = engine::open(args.device)?;
+    let lines: Vec<Line> = models.into_iter().map(|model| Line::of(model, &opened)).collect();
     if as_json {
         let partials = partials.iter().map(|(repo, path, bytes)| {
             json!({"repository": repo.to_string(), "path": path.display().to_string(), "bytes": bytes})
         });
         return print_json(&json!({
-            "cache": cache.root().display().to_string(), "device": room.device(),
+            "cache": cache.root().display().to_string(), "device": opened.memory().device,
             "models": lines.iter().map(Line::to_json).collect::<Vec<_>>(), "partial": partials.collect::<Vec<_>>(),
         }));
     }
@@ -107,7 +107,7 @@ pub fn run(args: &ListArgs, as_json: bool) -> Result<()> {
 }
 
 /// A model's format, and whether it fits.
-fn read(model: &Cached, room: &DeviceRoom) -> std::result::Result<(&'static str, Result<u64>), String> {
+fn read(model: &Cached, opened: &Opened) -> std::result::Result<(&'static str, Result<u64>), String> {
     if let Some(missing) = model.missing() {
         let name = missing.file_name().unwrap_or_default().to_string_lossy();
         return Err(format!("{} is missing", plain(&name)));
@@ -121,7 +121,7 @@ fn read(model: &Cached, room: &DeviceRoom) -> std::result::Result<(&'static str,
         }
     };
     let weights = files.checkpoint().map_err(short)?.source().name();
-    match room.fit(&files) {
+    match ModelForm::fit_on(opened, &files) {
         Err(e @ Error::Refused { .. }) => Ok((weights, Err(e))),
         Err(e) => Err(short(e)),
         Ok(needs) => Ok((weights, Ok(needs))),

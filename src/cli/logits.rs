@@ -1,6 +1,6 @@
 //! `kiln logits`: the logits of a list of tokens, and the hidden rows.
 
-use super::model::ModelArgs;
+use super::model::{ModelArgs, one_of};
 use super::{print, print_json, signals};
 use crate::engine::{ModelFiles, OffloadKind};
 use crate::executor::{ExecutorExt, HeadRows, Measure, Row};
@@ -29,14 +29,17 @@ pub struct LogitsArgs {
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
     #[arg(help_heading = "Input and output", long, value_name = "N")]
     chunk: Option<usize>,
-    /// Executor that attends in place of a Vulkan device, between its submits: reference or cpu
-    #[arg(long, value_name = "EXECUTOR", hide = true)]
+    /// Executor that attends in place of a Vulkan device, between its submits
+    #[arg(long, value_name = "EXECUTOR", hide = true, value_parser = one_of(&GUESTS))]
     guest: Option<OffloadKind>,
     /// Write F32 tensors `logits` [n or 1, vocab] and `hidden` [layers + 2, hidden_size] here
     #[arg(help_heading = "Input and output", long, value_name = "F.safetensors")]
     out: Option<PathBuf>,
 }
 
+/// Values of `--guest`.
+const GUESTS: [(&str, OffloadKind, &str); 2] =
+    [("reference", OffloadKind::Reference, "The formulas"), ("cpu", OffloadKind::Cpu, "The CPU executor's kernels")];
 /// Rows of logits per pass with --all.
 const HEAD_ROWS: usize = 8;
 

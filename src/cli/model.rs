@@ -129,7 +129,7 @@ const NPU_APIS: [(&str, DriverApi, &str); 2] =
     [("kernel", DriverApi::Kernel, "The kernel's amdxdna interface"), ("xrt", DriverApi::Xrt, "libxrt")];
 
 /// A parser of words that stand for values.
-fn one_of<T: Copy + Send + Sync>(
+pub(super) fn one_of<T: Copy + Send + Sync>(
     words: &'static [(&'static str, T, &'static str)],
 ) -> impl TypedValueParser<Value = T> {
     let parser = PossibleValuesParser::new(words.iter().map(|(word, _, help)| PossibleValue::new(*word).help(*help)));

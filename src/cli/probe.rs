@@ -12,7 +12,6 @@ use crate::engine::{Device, ModelFiles, Options};
 use crate::machine::files::Files;
 use crate::machine::profile::THIS;
 use crate::model::Shape;
-use crate::vulkan::DeviceChoice;
 use crate::{Error, Result};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -55,15 +54,10 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     let files = Files::system();
     let request = ProbeOptions {
         files: &files,
-        vulkan: match args.model.device {
-            Device::Cpu | Device::Reference => None,
-            Device::Vulkan(n) => Some(n.map_or(DeviceChoice::Best, DeviceChoice::Index)),
-            Device::Auto => Some(DeviceChoice::Best),
-        },
-        auto: args.model.device == Device::Auto,
+        device: args.model.device,
         measure: !args.quick,
         npu: (args.model.npu != NpuArg::Off).then_some(args.model.npu_api),
-        wakes: args.wake || matches!(args.model.device, Device::Vulkan(_)),
+        wakes: args.wake || !(args.model.device == Device::Auto || args.model.device.is_host()),
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, files: &model, options: args.model.options() }),
     };
     let bar = progress::is_shown(json).then(LiveBar::spinner);
@@ -180,8 +174,14 @@ mod tests {
     #[test]
     fn where_a_gpu_was_left_asleep_it_is_not_concluded_that_none_can_run_kiln() {
         let asleep = vec!["renderD128".to_owned()];
-        let report =
-            ProbeReport { checks: Vec::new(), choice: None, device: None, fit: Vec::new(), on_cpu: false, asleep };
+        let report = ProbeReport {
+            checks: Vec::new(),
+            choice: Device::Cpu,
+            device: None,
+            fit: Vec::new(),
+            on_cpu: false,
+            asleep,
+        };
         let e = conclude(&report).unwrap_err();
         assert_eq!(
             (face::line(&e).as_str(), e.exit_code()),

@@ -12,6 +12,7 @@ pub mod core;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) mod deadline;
 pub mod demo;
+pub(crate) mod device;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod draft;
 mod files;
@@ -38,6 +39,8 @@ mod turns;
 
 pub use crate::machine::nodes::DriverApi;
 pub use crate::replay::options::{ReplayOptions, Tune};
+pub use device::Device;
+pub(crate) use device::{Fallback, Opened, open};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::{DraftFiles, ModelWithDrafts};
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -54,54 +57,18 @@ use crate::error::{Setting, text};
 use crate::executor::weights::Progress;
 use crate::executor::{ExecutorExt, Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
-use crate::machine::files::Files;
-use crate::machine::{heaps, nodes, threads};
+use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 #[cfg(not(feature = "npu"))]
 use crate::replay::Replay;
+use crate::replay::driver::Driver;
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::sys::memory;
-#[cfg(not(feature = "npu"))]
-use crate::vulkan::Vulkan;
-use crate::vulkan::device::instance::validation_wanted;
-use crate::vulkan::memory::heaps as device_heaps;
-use crate::vulkan::{DeviceChoice, Gpu};
 use crate::{Error, Result};
-use std::rc::Rc;
 use std::time::Instant;
-
-/// Where to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
-    /// The best GPU. Without one the CPU: a Vulkan driver that computes on the CPU is slower than the CPU executor.
-    Auto,
-    /// A Vulkan device: the best, or the one with this index.
-    Vulkan(Option<usize>),
-    /// The CPU executor.
-    Cpu,
-    /// The reference executor, which the others are compared with.
-    Reference,
-}
-
-impl std::str::FromStr for Device {
-    type Err = String;
-
-    fn from_str(s: &str) -> std::result::Result<Self, String> {
-        match (s, s.strip_prefix("vulkan:")) {
-            ("auto", _) => Ok(Device::Auto),
-            ("cpu", _) => Ok(Device::Cpu),
-            ("reference", _) => Ok(Device::Reference),
-            ("vulkan", _) => Ok(Device::Vulkan(None)),
-            (_, Some(n)) => {
-                n.parse().map(|n| Device::Vulkan(Some(n))).map_err(|_| format!("`{n}` is not a device index"))
-            }
-            _ => Err("use auto, vulkan, vulkan:N, cpu or reference".into()),
-        }
-    }
-}
 
 /// How to load a model. `None` means the default.
 #[derive(Debug, Clone, Copy)]
@@ -156,18 +123,6 @@ pub enum OffloadKind {
     Cpu,
     /// The NPU's program, through this driver interface.
     Npu(DriverApi),
-}
-
-impl std::str::FromStr for OffloadKind {
-    type Err = String;
-
-    fn from_str(s: &str) -> std::result::Result<Self, String> {
-        match s {
-            "reference" => Ok(OffloadKind::Reference),
-            "cpu" => Ok(OffloadKind::Cpu),
-            _ => Err("use reference or cpu".into()),
-        }
-    }
 }
 
 impl Default for Options {
@@ -259,7 +214,7 @@ impl Options {
 /// Input: the checkpoint or the options are wrong. Refused: it does not fit. Interrupted: it was cancelled. Device:
 /// there is no such device, or it failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Measure>> {
-    load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)
+    Ok(load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)?)
 }
 
 /// Opens the device that [`load`] runs on.
@@ -281,7 +236,7 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
         if cfg!(not(feature = "npu")) {
             return Err(no_support());
         }
-        if !required && matches!(options.device, Device::Cpu | Device::Reference) {
+        if !required && options.device.is_host() {
             return Err(no_device_for_guest());
         }
         if options.drafted > 0 {
@@ -314,7 +269,7 @@ pub(crate) fn refuse_drafter(shape: &Shape) -> Result<()> {
 #[cfg(feature = "cli")]
 pub(crate) fn check_npu() -> Result<()> {
     #[cfg(feature = "npu")]
-    return crate::npu::offload::find(&Files::system()).map(drop);
+    return crate::npu::offload::find(&crate::machine::files::Files::system()).map(drop);
     #[cfg(not(feature = "npu"))]
     Err(no_support())
 }
@@ -327,73 +282,12 @@ fn no_device_for_guest() -> Error {
     Error::input("only a Vulkan device has a guest", text!("leave out the guest, or do not use ", Setting::Cpu))
 }
 
-/// A device that a model can be loaded on.
-pub(crate) struct Opened {
-    /// The Vulkan device; `None` for the CPU.
-    pub gpu: Option<Rc<Gpu>>,
-    /// Why `auto` took the CPU. Logged after loading, so that a failed load prints its error alone.
-    pub fallback: Option<Fallback>,
-}
-
-/// The reason why `auto` takes the CPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fallback {
-    /// There is no GPU.
-    NoGpu,
-    /// There may be a GPU, but it cannot be used for this reason.
-    Unusable(String),
-}
-
-/// Whether `auto` takes the best Vulkan device, and not the CPU.
-pub(crate) fn takes_vulkan(files: &Files, best: &Gpu) -> bool {
-    // The validation layer works on a Vulkan device only, so asking for it means Vulkan.
-    validation_wanted() || (nodes::may_have_gpu(files) && !best.caps.is_cpu())
-}
-
-/// Opens the Vulkan device, or takes the CPU.
-///
-/// # Errors
-/// Device: there is no such device, or it is unusable.
-pub(crate) fn open(device: Device) -> Result<Opened> {
-    let on = |gpu| Opened { gpu: Some(Rc::new(gpu)), fallback: None };
-    let instead = |why| Opened { gpu: None, fallback: Some(why) };
-    let files = Files::system();
-    match device {
-        Device::Cpu | Device::Reference => Ok(Opened { gpu: None, fallback: None }),
-        Device::Vulkan(n) => Gpu::open(n.map_or(DeviceChoice::Best, DeviceChoice::Index)).map(on),
-        Device::Auto if validation_wanted() => Gpu::open(DeviceChoice::Best).map(on),
-        // Vulkan drivers for the CPU are slow to load, need much memory, and crash where memory is limited.
-        Device::Auto if !nodes::may_have_gpu(&files) => Ok(instead(Fallback::NoGpu)),
-        Device::Auto => match Gpu::open(DeviceChoice::Best) {
-            Ok(gpu) if takes_vulkan(&files, &gpu) => Ok(on(gpu)),
-            Ok(gpu) => Ok(instead(Fallback::Unusable(format!(
-                "a GPU has a device node, and Vulkan knows only {}, which computes on the CPU as well",
-                gpu.caps.name
-            )))),
-            Err(e) => Ok(instead(Fallback::Unusable(e.to_string()))),
-        },
-    }
-}
-
 /// As [`load`], for running the executor step by step.
 ///
 /// # Errors
 /// As [`load`].
 pub fn load_stepwise(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Stepwise>> {
-    Ok(load_any(&open_for(checkpoint, options)?, checkpoint, options, progress)?)
-}
-
-/// As [`load`], on a device that [`open`] gave.
-///
-/// # Errors
-/// As [`load`].
-pub(crate) fn load_on(
-    opened: &Opened,
-    checkpoint: &Checkpoint,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Box<dyn Measure>> {
-    Ok(load_any(opened, checkpoint, options, progress)?)
+    Ok(load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)?)
 }
 
 /// Both traits that a loaded executor has.
@@ -401,7 +295,8 @@ trait AnyExecutor: Measure + Stepwise {}
 
 impl<E: Measure + Stepwise> AnyExecutor for E {}
 
-fn load_any(
+/// As [`load`], on a device that [`open`] gave.
+fn load_on(
     opened: &Opened,
     checkpoint: &Checkpoint,
     options: &Options,
@@ -413,20 +308,17 @@ fn load_any(
     }
     threads::start()?;
     let start = Instant::now();
-    let executor: Box<dyn AnyExecutor> = match &opened.gpu {
-        Some(gpu) => {
+    let executor: Box<dyn AnyExecutor> = match &opened.device {
+        Some(device) => {
             let load = || {
                 let (schedule, plan) = place(opened, checkpoint, extent, options)?;
                 progress.add_to_total(schedule.weights.bytes());
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
-                #[cfg(feature = "npu")]
-                return offloads::load_replay(gpu, checkpoint, schedule, &plan, options, progress);
-                #[cfg(not(feature = "npu"))]
-                Replay::load(None, Vulkan::new(gpu)?, checkpoint, schedule, &plan, options.vulkan, progress)
+                device.load(PlacedModel { checkpoint, schedule, plan, options, progress })
             };
-            Box::new(load().map_err(|e| if gpu.caps.is_cpu() { or_without_vulkan(e) } else { e })?)
+            load().map_err(|e| if device.caps().is_cpu() { or_on_the_cpu(e) } else { e })?
         }
         // Here the device is `auto`, which has taken the CPU.
         None if options.offload.is_some() => return Err(no_device_for_guest()),
@@ -463,6 +355,26 @@ fn load_any(
     Ok(executor)
 }
 
+/// A model with its place on a device.
+struct PlacedModel<'a> {
+    checkpoint: &'a Checkpoint,
+    schedule: Schedule,
+    plan: Plan,
+    options: &'a Options,
+    progress: &'a Progress,
+}
+
+/// Loads a model into the executor on a device by this driver, with the offload that the options ask for.
+fn load_replay<D: Driver>(driver: D, model: PlacedModel<'_>) -> Result<Box<dyn AnyExecutor>> {
+    #[cfg(feature = "npu")]
+    return Ok(Box::new(offloads::load_replay(driver, model)?));
+    #[cfg(not(feature = "npu"))]
+    {
+        let PlacedModel { checkpoint, schedule, plan, options, progress } = model;
+        Ok(Box::new(Replay::load(None, driver, checkpoint, schedule, &plan, options.vulkan, progress)?))
+    }
+}
+
 /// The options with the largest number of sequences, up to the number in `options`, whose KV cache fits on the device
 /// beside the model, with a row of logits for each. At least 1, even if that does not fit.
 ///
@@ -471,28 +383,17 @@ fn load_any(
 #[cfg(any(feature = "cli", feature = "serve"))]
 fn most_sequences(opened: &Opened, checkpoint: &Checkpoint, options: &Options) -> Result<Options> {
     let of = |sequences| Options { sequences, head_rows: sequences, ..*options };
-    let fits = |sequences| {
+    check(checkpoint, &of(options.sequences))?;
+    let fits = |&sequences: &usize| {
         let options = of(sequences);
-        let extent = check(checkpoint, &options)?;
-        Ok::<_, Error>(place(opened, checkpoint, extent, &options).is_ok())
+        check(checkpoint, &options).is_ok_and(|extent| place(opened, checkpoint, extent, &options).is_ok())
     };
-    let most = options.sequences;
-    if fits(most)? {
-        return Ok(of(most));
-    }
-    let (mut fit, mut not) = (1, most);
-    while not - fit > 1 {
-        let middle = (fit + not) / 2;
-        match fits(middle)? {
-            true => fit = middle,
-            false => not = middle,
-        }
-    }
-    Ok(of(fit))
+    let more: Vec<usize> = (2..=options.sequences).collect();
+    Ok(of(if fits(&options.sequences) { options.sequences } else { 1 + more.partition_point(fits) }))
 }
 
 /// Adds the CPU to the remedies of a refusal: the CPU executor needs no second copy of the weights for a driver.
-fn or_without_vulkan(e: Error) -> Error {
+fn or_on_the_cpu(e: Error) -> Error {
     match e {
         Error::Refused { cause, remedy } if !remedy.names(Setting::Cpu) => {
             Error::refused(cause, text!(remedy, ", or use ", Setting::Cpu))
@@ -507,32 +408,14 @@ fn or_without_vulkan(e: Error) -> Error {
 /// Refused: it does not fit.
 fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Options) -> Result<(Schedule, Plan)> {
     let drafter_formats = checkpoint.drafter().map(|drafter| (drafter.shape(), drafter.formats(options.weights)));
-    let build = |extent| {
-        let drafter = drafter_formats.as_ref().map(|(shape, formats)| (*shape, formats as &dyn Fn(_) -> _));
-        Schedule::build_with(checkpoint.shape(), extent, checkpoint.formats(options.weights), drafter)
-    };
-    match &opened.gpu {
-        Some(gpu) => {
-            let staged = device_heaps::needs_staging(gpu) || options.vulkan.staged;
-            Plan::fit(extent, &device_heaps::describe(gpu), |extent| {
-                let schedule = build(extent);
-                let needs = Needs::on_device(&schedule, staged);
-                (schedule, needs)
-            })
-        }
-        None => {
-            let kv = match (options.device, options.kv) {
-                (Device::Reference, _) => KvType::F32,
-                (_, KvType::Bf16) => KvType::Bf16,
-                (_, KvType::F16 | KvType::F32) => KvType::F16,
-            };
-            Plan::fit(Extent { kv, ..extent }, &heaps::host_memory(), |extent| {
-                let schedule = build(extent);
-                let needs = Needs::of(&schedule);
-                (schedule, needs)
-            })
-        }
-    }
+    let drafter = drafter_formats.as_ref().map(|(shape, formats)| (*shape, formats as &dyn Fn(_) -> _));
+    let staged = opened.staged().map(|needed| needed || options.vulkan.staged);
+    Plan::fit(Extent { kv: opened.kv(options), ..extent }, &opened.memory(), |extent| {
+        let formats = checkpoint.formats(options.weights);
+        let schedule = Schedule::build_with(checkpoint.shape(), extent, formats, drafter);
+        let needs = Needs::of_executor(&schedule, staged);
+        (schedule, needs)
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The offload of a Vulkan device's attention: chosen by the options and the machine, and loaded.
 
-use super::{NpuUse, OffloadKind, Options};
+use super::{NpuUse, OffloadKind, Options, PlacedModel};
 use crate::Result;
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
@@ -14,13 +14,11 @@ use crate::model::checkpoint::Checkpoint;
 use crate::npu;
 use crate::offload::host::HostOffload;
 use crate::offload::{CheckedOffload, OffloadLoader, place};
-use crate::plan::Plan;
 use crate::reference::Formulas;
 use crate::replay::Replay;
+use crate::replay::driver::Driver;
 use crate::replay::options::ReplayOptions;
 use crate::schedule::{KvType, Schedule, Step};
-use crate::vulkan::{Gpu, Vulkan};
-use std::rc::Rc;
 use std::time::Instant;
 
 /// The executor of attention in passes of a Vulkan device.
@@ -63,20 +61,14 @@ impl Attends {
     }
 }
 
-/// Loads the executor on a Vulkan device, with the offload that the options ask for. The NPU's passes by
+/// Loads the executor on a device, with the offload that the options ask for. The NPU's passes by
 /// [`NpuUse::Auto`] are measured when everything else is loaded.
 ///
 /// # Errors
 /// As [`Attends::chosen`], [`load`] and [`Replay::load`].
-pub(super) fn load_replay(
-    gpu: &Rc<Gpu>,
-    checkpoint: &Checkpoint,
-    schedule: Schedule,
-    plan: &Plan,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Replay<Vulkan>> {
-    let attends = Attends::chosen(&Files::system(), checkpoint.shape(), options, gpu.caps.is_cpu())?;
+pub(super) fn load_replay<D: Driver>(driver: D, model: PlacedModel<'_>) -> Result<Replay<D>> {
+    let PlacedModel { checkpoint, schedule, plan, options, progress } = model;
+    let attends = Attends::chosen(&Files::system(), checkpoint.shape(), options, driver.caps().is_cpu())?;
     let offload = match attends {
         Attends::Device | Attends::Faster(_) => None,
         Attends::Offload(kind) => {
@@ -88,8 +80,8 @@ pub(super) fn load_replay(
             Some(Box::new(CheckedOffload::new(&schedule, raw, reload)) as Box<dyn Offload>)
         }
     };
-    let vulkan = ReplayOptions { maps_kv: attends != Attends::Device, ..options.vulkan };
-    let mut replay = Replay::load(offload, Vulkan::new(gpu)?, checkpoint, schedule, plan, vulkan, progress)?;
+    let own = ReplayOptions { maps_kv: attends != Attends::Device, ..options.vulkan };
+    let mut replay = Replay::load(offload, driver, checkpoint, schedule, &plan, own, progress)?;
     if let Attends::Faster(api) = attends {
         let (load, start) = (npu_loader(replay.schedule(), api), Instant::now());
         place(&mut replay, load, &|| start.elapsed().as_secs_f64())?;

@@ -1,5 +1,7 @@
 //! Heaps: a device's memory, as the planner sees it.
 
+use crate::sys::amdgpu::GpuMemory;
+
 /// One heap of a device.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Heap {
@@ -37,6 +39,14 @@ impl DeviceMemory {
         self.pool.map_or(heaps, ApuMemory::available)
     }
 
+    /// The heap that measurements use, the largest device-local one or else the largest, and the bytes that they may take
+    /// there: `most`, or fewer where little is free.
+    pub fn measured(&self, most: u64) -> (usize, u64) {
+        let best = self.heaps.iter().enumerate().max_by_key(|(_, heap)| (heap.device_local, heap.available));
+        let (heap, available) = best.map_or((0, 0), |(i, heap)| (i, heap.available));
+        (heap, (most.min(available / 4).min(self.max_allocation) / 4096 * 4096).max(4096))
+    }
+
     /// The memory that remains after allocations: pairs of a heap's index and bytes.
     pub fn less(&self, taken: impl IntoIterator<Item = (usize, u64)>) -> DeviceMemory {
         let mut left = self.clone();
@@ -71,6 +81,18 @@ pub struct ApuMemory {
 }
 
 impl ApuMemory {
+    /// The memory as amdgpu reports it, with `system` bytes free in the system's memory.
+    pub fn of(memory: &GpuMemory, system: u64) -> ApuMemory {
+        let vram = memory.vram.usable.saturating_sub(memory.vram.used);
+        ApuMemory {
+            vram: vram - reserve(vram),
+            gtt: memory.gtt.usable,
+            gtt_used: memory.gtt.used,
+            gtt_reserved: 0,
+            system: system - reserve(system),
+        }
+    }
+
     /// Bytes that may still be allocated, in any heap.
     pub fn available(self) -> u64 {
         self.vram

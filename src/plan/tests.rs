@@ -1,7 +1,7 @@
 //! The planner over thousands of generated heap layouts, checked against an oracle that tries every placement.
 
 use super::*;
-use crate::machine::heaps::{self, Heap, reserve};
+use crate::machine::heaps::{self, ApuMemory, Heap, reserve};
 use crate::model::presets;
 use crate::schedule::{Extent, KvType};
 use crate::text::testing::Random;
@@ -347,7 +347,7 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
         let memory = crate::sys::amdgpu::memory(&node).unwrap();
         let free = memory.vram.usable - memory.vram.used + memory.gtt.usable - memory.gtt.used;
         let system = memory.gtt.total * 2;
-        let pool = crate::vulkan::memory::heaps::pool_of(&memory, system);
+        let pool = ApuMemory::of(&memory, system);
         assert!(pool.available() <= free && pool.available() > free / 10 * 9, "{name}: {pool:?}");
         let heap = |part, device_local| {
             let name = "heap".into();
@@ -380,8 +380,7 @@ fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
     for (usable, used) in NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b))) {
         for system in NUMBERS {
             let said = GpuHeap { total: usable, usable, used, max_allocation: usable };
-            let pool =
-                crate::vulkan::memory::heaps::pool_of(&GpuMemory { vram: said, visible_vram: said, gtt: said }, system);
+            let pool = ApuMemory::of(&GpuMemory { vram: said, visible_vram: said, gtt: said }, system);
             let heap = |available| {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }

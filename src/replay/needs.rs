@@ -15,6 +15,11 @@ pub(crate) const SLOTS: usize = 2;
 const PIECE_BYTES: u64 = 4 << 20;
 
 impl Needs {
+    /// The memory needs of an executor on a device ([`Needs::on_device`]); `None`: of one on the CPU.
+    pub fn of_executor(schedule: &Schedule, staged: Option<bool>) -> Needs {
+        staged.map_or_else(|| Needs::of(schedule), |staged| Needs::on_device(schedule, staged))
+    }
+
     /// The memory needs of replaying on a device. `staged`: the host cannot map the device's memory, or only uncached;
     /// uploads and logits then go through staging. The step state and pages of the KV cache always do.
     pub fn on_device(schedule: &Schedule, staged: bool) -> Needs {

@@ -54,7 +54,7 @@ impl ModelForm {
     pub(crate) fn build(&self, extent: Extent) -> (Schedule, Needs) {
         let drafter = self.drafter.as_ref().map(|drafter| (&drafter.shape, &drafter.formats as &dyn Fn(_) -> _));
         let schedule = Schedule::build_with(&self.shape, extent, &self.formats, drafter);
-        let needs = self.staged.map_or(Needs::of(&schedule), |staged| Needs::on_device(&schedule, staged));
+        let needs = Needs::of_executor(&schedule, self.staged);
         (schedule, needs)
     }
 
@@ -64,6 +64,17 @@ impl ModelForm {
     /// As [`Plan::fit`].
     pub(crate) fn fit(&self, extent: Extent, memory: &DeviceMemory) -> Result<(Schedule, Plan)> {
         Plan::fit(extent, memory, |extent| self.build(extent))
+    }
+
+    /// Checks whether a model fits a device when it is loaded as by `kiln run`. Returns the bytes that it needs.
+    ///
+    /// # Errors
+    /// Refused: it does not fit; the message has the sum. Input: its files are damaged or not of a Gemma.
+    #[cfg(feature = "cli")]
+    pub(crate) fn fit_on(opened: &engine::Opened, files: &ModelFiles) -> Result<u64> {
+        let (options, shape) = (engine::Options::default(), files.shape()?);
+        let form = ModelForm::of_files(files, &shape, options.weights, opened.staged());
+        form.fit(options.extent(&shape)?, &opened.memory()).map(|(_, plan)| plan.bytes())
     }
 
     /// All bytes that a schedule for `extent` needs.

@@ -5,11 +5,8 @@ use crate::display::bytes;
 use crate::engine::{self, Device, NpuUse};
 use crate::error::{Setting, text};
 use crate::lower::array;
-use crate::machine::heaps::{DeviceMemory, host_memory};
+use crate::machine::heaps::DeviceMemory;
 use crate::machine::profile::{Profile, THIS, profile};
-use crate::replay::measure::ceiling;
-use crate::vulkan::Vulkan;
-use crate::vulkan::memory::heaps as device_heaps;
 use crate::{Error, Result};
 
 /// Bytes read to measure this machine's memory: more than any cache holds, but few enough to be quick.
@@ -109,67 +106,20 @@ impl PlannedMachine {
     }
 
     fn this(device: Device) -> Result<PlannedMachine> {
-        let Some(gpu) = engine::open(device)?.gpu else { return PlannedMachine::cpu() };
-        let memory = device_heaps::describe(&gpu);
-        let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
-        let heap = heap.ok_or_else(|| Error::device("the device has no memory", text!("use ", Setting::Cpu)))?;
-        let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
-        let bandwidth = ceiling::measure_alone(Vulkan::new(&gpu)?, size, heap)?;
-        // On the CPU these units are made of ordinary instructions, so their rate is no bound.
-        let operations = if gpu.caps.is_cpu() { None } else { ceiling::measure_matrix_rate(Vulkan::new(&gpu)?, heap)? };
-        Ok(PlannedMachine {
-            memory,
-            bandwidth,
-            source: format!("measured, reading {}", bytes(size)),
-            operations,
-            staged: Some(device_heaps::needs_staging(&gpu)),
-            named: None,
-        })
-    }
-
-    fn cpu() -> Result<PlannedMachine> {
-        let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
-        let bandwidth = crate::machine::measure_read(size as usize, crate::cpu::lanes::read)?;
-        let source = format!("measured, reading {}", bytes(size));
-        Ok(PlannedMachine { memory: host_memory(), bandwidth, source, operations: None, staged: None, named: None })
-    }
-}
-
-/// The memory of a device of this machine, against which models are checked without measuring it.
-#[cfg(feature = "cli")]
-pub(crate) struct DeviceRoom {
-    memory: DeviceMemory,
-    /// Whether uploads go through staging; `None` if there is no device.
-    staged: Option<bool>,
-}
-
-#[cfg(feature = "cli")]
-impl DeviceRoom {
-    /// The memory of this machine's `device`.
-    ///
-    /// # Errors
-    /// Device: there is none.
-    pub(crate) fn here(device: Device) -> Result<DeviceRoom> {
-        Ok(match engine::open(device)?.gpu {
-            Some(gpu) => {
-                DeviceRoom { memory: device_heaps::describe(&gpu), staged: Some(device_heaps::needs_staging(&gpu)) }
+        let opened = engine::open(device)?;
+        let (memory, staged) = (opened.memory(), opened.staged());
+        let (bandwidth, size, operations) = match &opened.device {
+            Some(device) => {
+                let (bandwidth, size) = device.read_rate(MEASURE_BYTES)?;
+                // On the CPU these units are made of ordinary instructions, so their rate is no bound.
+                (bandwidth, size, if device.caps().is_cpu() { None } else { device.matrix_rate()? })
             }
-            None => DeviceRoom { memory: host_memory(), staged: None },
-        })
-    }
-
-    /// The device's name.
-    pub(crate) fn device(&self) -> &str {
-        &self.memory.device
-    }
-
-    /// Checks whether a model fits when it is loaded as by `kiln run`. Returns the bytes that it needs.
-    ///
-    /// # Errors
-    /// Refused: it does not fit; the message has the sum. Input: its files are damaged or not of a Gemma 3.
-    pub(crate) fn fit(&self, files: &engine::ModelFiles) -> Result<u64> {
-        let (options, shape) = (engine::Options::default(), files.shape()?);
-        let form = super::form::ModelForm::of_files(files, &shape, options.weights, self.staged);
-        form.fit(options.extent(&shape)?, &self.memory).map(|(_, plan)| plan.bytes())
+            None => {
+                let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
+                (crate::machine::measure_read(size as usize, crate::cpu::lanes::read)?, size, None)
+            }
+        };
+        let source = format!("measured, reading {}", bytes(size));
+        Ok(PlannedMachine { memory, bandwidth, source, operations, staged, named: None })
     }
 }

@@ -186,8 +186,8 @@ impl<'a> ForecastView<'a> {
     pub(crate) fn tuning_seconds(&self) -> Option<f64> {
         match self.asked.machine.as_str() {
             THIS => {
-                let gpu = engine::open(self.asked.options.device).ok()?.gpu?;
-                estimate::seconds_here(&gpu.caps, &self.schedule)
+                let device = engine::open(self.asked.options.device).ok()?.device?;
+                estimate::seconds_here(device.caps(), &self.schedule)
             }
             name => estimate::seconds_on(name, &self.schedule),
         }

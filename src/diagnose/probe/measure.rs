@@ -2,12 +2,9 @@
 
 use super::{Checks, Verdict};
 use crate::display::bytes;
+use crate::engine::device::OpenDevice;
 use crate::lower::caps::DeviceKind;
 use crate::machine::files::Files;
-use crate::replay::measure::{ceiling, costs};
-use crate::vulkan::memory::heaps;
-use crate::vulkan::{Gpu, Vulkan};
-use std::rc::Rc;
 
 /// Bytes read on a GPU: more than any cache holds. On the CPU fewer are read, to be quick.
 const GPU_BYTES: u64 = 1 << 30;
@@ -15,44 +12,33 @@ const CPU_BYTES: u64 = 128 << 20;
 /// Bytes sent to the device.
 const TRANSFER_BYTES: u64 = 64 << 20;
 
-/// The heap whose read rate is measured, and the bytes read from it.
-pub(super) fn read_size(gpu: &Rc<Gpu>) -> (usize, u64) {
-    let memory = heaps::describe(gpu);
-    let heap = heaps::best_heap(gpu);
-    let available = memory.heaps.get(heap).map_or(0, |h| h.available);
-    let most = if gpu.caps.is_cpu() { CPU_BYTES } else { GPU_BYTES };
-    (heap, (most.min(available / 4).min(memory.max_allocation) / 4096 * 4096).max(4096))
+/// The most bytes that are read from a device.
+pub(super) fn most_read(device: &OpenDevice) -> u64 {
+    if device.caps().is_cpu() { CPU_BYTES } else { GPU_BYTES }
 }
 
 /// Measures memory, matrix units, dispatches, submits and transfers.
-pub(super) fn check(checks: &mut Checks, files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) {
+pub(super) fn check(checks: &mut Checks, files: &Files, device: &OpenDevice, progress: &dyn Fn(&str)) {
     checks.group("measured");
-    let (heap, size) = read_size(gpu);
     progress("read bandwidth");
-    let read = Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_alone(vulkan, size, heap));
-    if let Some(rate) = checks.got("read", Verdict::Fail, read) {
-        let integrated = gpu.caps.kind == DeviceKind::Integrated;
+    if let Some((rate, size)) = checks.got("read", Verdict::Fail, device.read_rate(most_read(device))) {
+        let integrated = device.caps().kind == DeviceKind::Integrated;
         report_read(checks, rate, size, super::gpu::peak_bandwidth(files).filter(|_| integrated));
     }
     progress("matrix rate");
-    match Vulkan::new(gpu).and_then(|vulkan| ceiling::measure_matrix_rate(vulkan, heap)) {
+    match device.matrix_rate() {
         Ok(Some(rate)) => checks.ok("matrix", format!("{:.2} TFLOP/s of f16 products", rate / 1e12)),
         Ok(None) => checks.skip("matrix", "no matrix units"),
         Err(e) => checks.fault("matrix", Verdict::Fail, &e),
     }
     progress("dispatches and submits");
-    let measured = Vulkan::new(gpu).and_then(|vulkan| costs::measure(vulkan, heap));
-    if let Some(c) = checks.got("dispatch", Verdict::Fail, measured) {
+    if let Some(c) = checks.got("dispatch", Verdict::Fail, device.costs()) {
         let [behind, beside, submit] = [c.dispatch, c.parallel_dispatch, c.submit].map(|s| 1e6 * s);
         checks.ok("dispatch", format!("{behind:.2} µs behind a barrier, {beside:.2} µs beside others"));
         checks.ok("submit", format!("{submit:.1} µs to submit and wait"));
     }
     progress("transfers");
-    let transfer = || {
-        let by = heaps::host_heap(gpu)?;
-        costs::measure_transfer(Vulkan::new(gpu)?, heap, by, TRANSFER_BYTES.min(size))
-    };
-    checks.show("transfer", Verdict::Fail, transfer(), |t| {
+    checks.show("transfer", Verdict::Fail, device.transfer(TRANSFER_BYTES), |t| {
         let mapped = t.mapped.map_or("not mapped".into(), |m| format!("{:.1} GB/s written by one thread", m / 1e9));
         format!("{:.1} GB/s copied by the device; {mapped}", t.copied / 1e9)
     });

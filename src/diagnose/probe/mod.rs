@@ -21,12 +21,12 @@ mod vulkan;
 pub use model::Wanted;
 
 use crate::display::plain;
-use crate::engine;
+use crate::engine::Device;
+use crate::engine::device::{Opened, takes_gpu};
 use crate::error::{Setting, Text, text};
 use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{self, DriverApi};
 use crate::sys::Failure;
-use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
 
 /// The result of a check.
@@ -176,8 +176,8 @@ impl Checks {
 pub struct ProbeReport {
     /// The checks, in order.
     pub checks: Vec<Check>,
-    /// The Vulkan device to check; `None` if Vulkan is not wanted.
-    pub choice: Option<DeviceChoice>,
+    /// The device that was chosen.
+    pub choice: Device,
     /// Name of the Vulkan device that Kiln can run on.
     pub device: Option<String>,
     /// Every Vulkan device that Kiln can run on: its number in `vulkan:N` and its name.
@@ -219,7 +219,7 @@ impl ProbeReport {
     /// The number of a Vulkan device that was chosen by number and cannot run Kiln, with a list of those that can:
     /// `vulkan:0 (name), …`. `None` where the choice can run, or no other device can.
     pub fn instead(&self) -> Option<(usize, String)> {
-        let (Some(DeviceChoice::Index(chosen)), None) = (self.choice, &self.device) else { return None };
+        let (Device::Vulkan(Some(chosen)), None) = (self.choice, &self.device) else { return None };
         let others = self.fit.iter().filter(|(i, _)| *i != chosen);
         let others: Vec<String> = others.map(|(i, name)| format!("vulkan:{i} ({name})")).collect();
         (!others.is_empty()).then(|| (chosen, others.join(", ")))
@@ -274,10 +274,8 @@ impl ProbeReport {
 pub struct ProbeOptions<'a> {
     /// The machine's files.
     pub files: &'a Files,
-    /// The Vulkan device to check; `None` for no Vulkan at all.
-    pub vulkan: Option<DeviceChoice>,
-    /// Whether the device is the choice of `auto`, which may be the CPU.
-    pub auto: bool,
+    /// The device to check.
+    pub device: Device,
     /// Whether to measure rates, which takes some seconds.
     pub measure: bool,
     /// The driver interface for the NPU; `None` to run no program on it.
@@ -291,8 +289,8 @@ pub struct ProbeOptions<'a> {
 impl<'a> ProbeOptions<'a> {
     /// A request for the default device, without a model. Measuring wakes a GPU.
     pub fn of_machine(files: &'a Files, measure: bool) -> ProbeOptions<'a> {
-        let (vulkan, npu) = (Some(DeviceChoice::Best), Some(DriverApi::Kernel));
-        ProbeOptions { files, vulkan, auto: true, measure, npu, model: None, wakes: measure }
+        let (device, npu) = (Device::Auto, Some(DriverApi::Kernel));
+        ProbeOptions { files, device, measure, npu, model: None, wakes: measure }
     }
 }
 
@@ -310,7 +308,7 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     let asleep = if request.wakes { Vec::new() } else { nodes::sleeping_gpus(files) };
     progress("Vulkan");
     let vulkan::VulkanDevices { opened, device, fit, hardware } = match asleep.is_empty() {
-        true => vulkan::check(&mut of_vulkan, request.vulkan),
+        true => vulkan::check(&mut of_vulkan, request.device),
         false => vulkan::leave_unasked(&mut of_vulkan, &asleep),
     };
     progress("GPU");
@@ -327,15 +325,15 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     }
     progress("dma-buf");
     share::check(&mut checks, files, opened.as_ref(), &asleep);
-    let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));
+    let on_cpu = request.device == Device::Auto && opened.as_ref().is_some_and(|gpu| !takes_gpu(files, gpu.caps()));
     // Without Vulkan's answer the model would be checked against the CPU.
-    let model = request.model.as_ref().filter(|_| asleep.is_empty() || request.vulkan.is_none());
+    let model = request.model.as_ref().filter(|_| asleep.is_empty() || request.device.is_host());
+    // A device that hung during a measurement cannot run a model.
+    let hung = opened.as_ref().is_some_and(|gpu| gpu.is_hung());
     if let Some(model) = model {
         progress("model");
-        model::check(&mut checks, model, opened.as_ref().filter(|_| !on_cpu));
+        model::check(&mut checks, model, &Opened { device: opened.filter(|_| !on_cpu), fallback: None });
     }
-    // A device that hung during a measurement cannot run a model.
-    let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
-    ProbeReport { checks: checks.all, choice: request.vulkan, device, fit, on_cpu, asleep }
+    ProbeReport { checks: checks.all, choice: request.device, device, fit, on_cpu, asleep }
 }

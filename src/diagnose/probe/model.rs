@@ -2,14 +2,10 @@
 
 use super::{Checks, Verdict};
 use crate::display::bytes;
-use crate::engine::{ModelFiles, Options};
-use crate::machine::heaps::host_memory;
+use crate::engine::{ModelFiles, Opened, Options};
 use crate::model::Shape;
 use crate::plan::{Needs, Plan};
-use crate::schedule::{Extent, KvType, Schedule};
-use crate::vulkan::Gpu;
-use crate::vulkan::memory::heaps;
-use std::rc::Rc;
+use crate::schedule::{Extent, Schedule};
 
 /// A model to check.
 #[derive(Debug, Clone, Copy)]
@@ -25,20 +21,12 @@ pub struct Wanted<'a> {
 }
 
 /// Checks whether the model fits the device, or the CPU without one.
-pub(super) fn check(checks: &mut Checks, model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) {
+pub(super) fn check(checks: &mut Checks, model: &Wanted<'_>, opened: &Opened) {
     checks.group("model");
     let Some(extent) = checks.got("memory", Verdict::Fail, model.options.extent(model.shape)) else { return };
-    // The CPU executor has its KV cache in f32.
-    let kv = if gpu.is_some() { extent.kv } else { KvType::F32 };
-    let schedule =
-        Schedule::build(model.shape, Extent { kv, ..extent }, model.files.formats(model.options.weights, model.shape));
-    let (memory, needs) = match gpu {
-        Some(gpu) => {
-            let staged = heaps::needs_staging(gpu);
-            (heaps::describe(gpu), Needs::on_device(&schedule, staged))
-        }
-        None => (host_memory(), Needs::of(&schedule)),
-    };
+    let extent = Extent { kv: opened.kv(&model.options), ..extent };
+    let schedule = Schedule::build(model.shape, extent, model.files.formats(model.options.weights, model.shape));
+    let (memory, needs) = (opened.memory(), Needs::of_executor(&schedule, opened.staged()));
     checks.show("memory", Verdict::Fail, Plan::place(&schedule, &memory, needs), |plan| {
         let parts: Vec<String> = plan.sums().into_iter().map(|(kind, sum)| format!("{kind} {}", bytes(sum))).collect();
         let heaps: Vec<String> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
@@ -51,4 +39,23 @@ pub(super) fn check(checks: &mut Checks, model: &Wanted<'_>, gpu: Option<&Rc<Gpu
             heaps.join(" and ")
         )
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{self, Device};
+    use crate::executor::weights::Progress;
+
+    #[test]
+    fn a_model_on_the_cpu_is_checked_with_the_kv_cache_that_it_gets_there() {
+        let (files, options) = (ModelFiles::BuiltIn, Options { device: Device::Cpu, ..Options::default() });
+        let shape = files.shape().unwrap();
+        let mut checks = Checks::default();
+        let wanted = Wanted { name: "demo", shape: &shape, files: &files, options };
+        check(&mut checks, &wanted, &Opened { device: None, fallback: None });
+        let executor = engine::load(&files.checkpoint().unwrap(), &options, &Progress::default()).unwrap();
+        let kept = format!("KV cache {}", bytes(executor.schedule().kv_bytes()));
+        assert!(checks.all[0].evidence.to_string().contains(&kept), "{kept}: {checks:?}");
+    }
 }

@@ -1,15 +1,13 @@
 //! Read rates of the NPU: by number of channels, and beside the GPU; and the cost of a round trip between the two.
 
 use super::{Checks, Verdict, measure, round_trip};
+use crate::engine::device::OpenDevice;
 use crate::executor::measure::MemoryReader;
 use crate::npu::LoadedProgram;
 use crate::npu::reader::NpuReader;
 use crate::npu::reads::{CHANNELS, pattern};
 use crate::replay::measure::fastest::warm_up;
-use crate::replay::measure::steady::SteadyRead;
-use crate::vulkan::{Gpu, Vulkan};
 use crate::{Error, Result};
-use std::rc::Rc;
 use std::time::Instant;
 
 /// Bytes that the NPU's commands read: more than any cache holds. Together with the program's heap they are about what
@@ -28,8 +26,8 @@ const MOST_SHARE: f64 = 1.02;
 /// The GPU and the progress callback for measuring the NPU.
 #[derive(Clone, Copy)]
 pub(super) struct ReadProbe<'a> {
-    /// The open Vulkan device.
-    pub(super) gpu: Option<&'a Rc<Gpu>>,
+    /// The open device.
+    pub(super) gpu: Option<&'a OpenDevice>,
     /// Called with the name of each part.
     pub(super) progress: &'a dyn Fn(&str),
 }
@@ -39,7 +37,7 @@ pub(super) fn check<'x>(
     checks: &mut Checks,
     load: impl FnOnce() -> Result<LoadedProgram<'x>>,
     clock: Option<u32>,
-    gpu: Option<&Rc<Gpu>>,
+    gpu: Option<&OpenDevice>,
 ) {
     let start = Instant::now();
     let now = || start.elapsed().as_secs_f64();
@@ -50,17 +48,17 @@ pub(super) fn check<'x>(
 }
 
 /// Makes the measurements that need a GPU, or reports that there is none.
-fn check_beside(checks: &mut Checks, reader: NpuReader<'_>, alone: f64, gpu: Option<&Rc<Gpu>>, now: &dyn Fn() -> f64) {
+fn check_beside(checks: &mut Checks, npu: NpuReader<'_>, alone: f64, gpu: Option<&OpenDevice>, now: &dyn Fn() -> f64) {
     let gpu = match gpu {
-        Some(gpu) if gpu.caps.is_cpu() => Err("the Vulkan device is the processor: there is no GPU beside the NPU"),
-        Some(gpu) if gpu.hung.get() => Err("the GPU hangs"),
+        Some(gpu) if gpu.caps().is_cpu() => Err("the Vulkan device is the processor: there is no GPU beside the NPU"),
+        Some(gpu) if gpu.is_hung() => Err("the GPU hangs"),
         Some(gpu) => Ok(gpu),
         None => Err("no Vulkan device is open: there is no GPU beside the NPU"),
     };
     match gpu {
         Ok(gpu) => {
-            if let Some(reader) = check_together(checks, reader, gpu, alone, now) {
-                round_trip::check(checks, reader.into_program(), gpu, now);
+            if let Some(npu) = check_together(checks, npu, gpu, alone, now) {
+                round_trip::check(checks, npu.into_program(), gpu, now);
             }
         }
         Err(missing) => ["together", "round-trip"].into_iter().for_each(|name| checks.skip(name, missing)),
@@ -107,15 +105,13 @@ fn report_channels(checks: &mut Checks, rates: [f64; CHANNEL_COUNTS.len()], cloc
 fn check_together<'x>(
     checks: &mut Checks,
     mut reader: NpuReader<'x>,
-    gpu: &Rc<Gpu>,
+    gpu: &OpenDevice,
     alone: f64,
     now: &dyn Fn() -> f64,
 ) -> Option<NpuReader<'x>> {
-    let (heap, size) = measure::read_size(gpu);
-    let warm_up = warm_up(&gpu.caps).as_secs_f64();
-    let measured = Vulkan::new(gpu)
-        .and_then(|vulkan| SteadyRead::new(vulkan, size, heap))
-        .and_then(|mut steady| read_together(&mut reader, &mut steady, warm_up, now));
+    let warm_up = warm_up(gpu.caps()).as_secs_f64();
+    let steady = gpu.reader(measure::most_read(gpu));
+    let measured = steady.and_then(|mut steady| read_together(&mut reader, steady.as_mut(), warm_up, now));
     let (gpu, together) = checks.got("together", Verdict::Fail, measured)?;
     report_together(checks, [gpu, alone], together);
     Some(reader)

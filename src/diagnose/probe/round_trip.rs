@@ -2,6 +2,7 @@
 //! GPU reads the NPU's result.
 
 use super::{Checks, Verdict};
+use crate::engine::device::OpenDevice;
 use crate::lower::dispatch::Edge;
 use crate::npu::reader::check_sums;
 use crate::npu::reads::{CHANNELS, HEADERS_BYTES, ReadLayout, SUMS_BYTES, UNIT_BYTES, pattern};
@@ -22,7 +23,8 @@ const TRIPS: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Makes round trips in memory that Vulkan exports.
-pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &Rc<Gpu>, now: &dyn Fn() -> f64) {
+pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &OpenDevice, now: &dyn Fn() -> f64) {
+    let OpenDevice::Vulkan(gpu) = gpu;
     if !gpu.features.sharing.exports {
         return checks.unseen(
             "round-trip",

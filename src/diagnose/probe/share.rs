@@ -2,6 +2,7 @@
 //! both sides, because an extension's name alone does not prove zero-copy.
 
 use super::{Checks, Verdict};
+use crate::engine::device::OpenDevice;
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::replay::device_queue::DeviceQueue;
@@ -33,7 +34,8 @@ fn holds(bytes: &[u8], seed: u8) -> bool {
 }
 
 /// Checks which drivers make dma-bufs, and which import them. GPUs in `asleep` are not woken.
-pub(super) fn check(checks: &mut Checks, files: &Files, gpu: Option<&Rc<Gpu>>, asleep: &[String]) {
+pub(super) fn check(checks: &mut Checks, files: &Files, device: Option<&OpenDevice>, asleep: &[String]) {
+    let gpu = device.map(|OpenDevice::Vulkan(gpu)| gpu);
     checks.group("share");
     let memfd = from_udmabuf(files);
     let remedy = "modprobe udmabuf, and give this user /dev/udmabuf (group kvm on Debian)";
@@ -109,10 +111,13 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::DriverResult<DmaBu
 }
 
 /// Whether the GPU and a mapping of the same memory see each other's writes.
-fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
+fn same_bytes(gpu: &Rc<Gpu>, backing: Backing) -> Result<bool> {
     let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
-    let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
+    let heap = heaps::host_heap(gpu)?;
+    let mut bounce = Buffer::new(gpu, BYTES, heap, HostAccess::Host)?;
+    let shared = &Buffer::backed(gpu, BYTES, heap, HostAccess::Host, backing)?;
     let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
+    let mut view = own.map()?;
     // Written by the GPU, read by the mapping.
     let mut bytes = vec![0; BYTES as usize];
     fill(&mut bytes, 4);
@@ -146,23 +151,10 @@ fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
             "on AMD any recent Mesa does; lavapipe needs Mesa 25.0 and /dev/udmabuf",
         );
     }
-    let exchange = || -> Result<bool> {
-        let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host, Backing::Exported)?;
-        let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
-        let mut view = own.map()?;
-        same_bytes(gpu, &shared, &mut view)
-    };
-    report_exchange(checks, "export", "exported from Vulkan", exchange());
+    report_exchange(checks, "export", "exported from Vulkan", same_bytes(gpu, Backing::Exported));
 }
 
-/// Imports another driver's dma-buf into Vulkan. Returns whether both see the same bytes.
-fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
-    let mut view = made.map()?;
-    let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host, Backing::Imported(made))?;
-    same_bytes(gpu, &shared, &mut view)
-}
-
-fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::DriverResult<DmaBuf>); 2]) {
+fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&'static str, sys::DriverResult<DmaBuf>); 2]) {
     if !gpu.features.sharing.imports {
         return checks.unseen(
             "import",
@@ -170,21 +162,18 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Driver
             "on AMD any recent Mesa does; lavapipe needs Mesa 25.0",
         );
     }
-    let mut tried = false;
-    for (name, made) in sources {
-        if let Ok(made) = made {
-            tried = true;
-            report_exchange(checks, &format!("import.{name}"), "imported into Vulkan", import(gpu, made));
-        }
-    }
+    let made = |(name, source): (&'static str, sys::DriverResult<DmaBuf>)| Some((name, source.ok()?));
+    let mut made: Vec<(&str, DmaBuf)> = sources.into_iter().filter_map(made).collect();
     // Mesa's CPU driver imports a memfd as if it were a dma-buf.
-    if !tried && gpu.caps.is_cpu() {
-        let made = sealed_memfd(BYTES).and_then(DmaBuf::from_fd).map_err(Error::from);
-        let answer = made.and_then(|made| import(gpu, made));
-        return report_exchange(checks, "import.memfd", "imported into Vulkan", answer);
+    if made.is_empty() && gpu.caps.is_cpu() {
+        made.extend(sealed_memfd(BYTES).and_then(DmaBuf::from_fd).ok().map(|made| ("memfd", made)));
     }
-    if !tried {
+    if made.is_empty() {
         checks.unseen("import", "nothing here makes a dma-buf to import", "modprobe udmabuf");
+    }
+    for (name, made) in made {
+        let answer = same_bytes(gpu, Backing::Imported(made));
+        report_exchange(checks, &format!("import.{name}"), "imported into Vulkan", answer);
     }
 }
 
@@ -193,7 +182,9 @@ fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNod
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
     match (made, gpu.filter(|g| g.features.sharing.imports)) {
-        (Ok(made), Some(gpu)) => report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", import(gpu, made)),
+        (Ok(made), Some(gpu)) => {
+            report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", same_bytes(gpu, Backing::Imported(made)))
+        }
         (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
         (Err(e), _) => checks.fault(name, Verdict::Fail, &e),
     }

@@ -6,12 +6,12 @@ mod npu;
 use super::testing::{TestMachine, all_files, names};
 use super::{Check, Checks, ProbeReport, Verdict, gpu, share, system};
 use crate::display::is_obeyed;
+use crate::engine::Device;
 use crate::error::Text;
 use crate::machine::files::Files;
 use crate::machine::nodes::DriverApi;
 use crate::sys::fake::FakeIoctls;
 use crate::sys::xrt::Missing;
-use crate::vulkan::DeviceChoice;
 use nix::errno::Errno;
 use std::fs;
 
@@ -506,16 +506,14 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
         let fit = fit.iter().copied().map(named).collect();
         ProbeReport { checks: Vec::new(), choice, device: None, fit, on_cpu: false, asleep: Vec::new() }
     };
-    let some = report(Some(DeviceChoice::Index(5)), &[0, 2]);
+    let some = report(Device::Vulkan(Some(5)), &[0, 2]);
     assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
     assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
     // Listed as suitable, but failed.
-    assert_eq!(report(Some(DeviceChoice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
-    for none in [
-        report(Some(DeviceChoice::Index(2)), &[2]),
-        report(Some(DeviceChoice::Index(0)), &[]),
-        report(Some(DeviceChoice::Best), &[]),
-    ] {
+    assert_eq!(report(Device::Vulkan(Some(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
+    for none in
+        [report(Device::Vulkan(Some(2)), &[2]), report(Device::Vulkan(Some(0)), &[]), report(Device::Vulkan(None), &[])]
+    {
         assert_eq!(none.instead(), None);
         assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
     }

@@ -2,17 +2,17 @@
 
 use super::{Checks, Verdict, wake_it};
 use crate::display::{bytes, counted};
+use crate::engine::Device;
+use crate::engine::device::OpenDevice;
 use crate::error::{Setting, text};
 use crate::lower::caps::DeviceKind;
 use crate::vulkan::device::survey::{self, Listed};
-use crate::vulkan::{DeviceChoice, Gpu};
-use std::rc::Rc;
 
 /// The devices that the checks of Vulkan have found.
 #[derive(Default)]
 pub(super) struct VulkanDevices {
     /// The device that Kiln would run on, open.
-    pub opened: Option<Rc<Gpu>>,
+    pub opened: Option<OpenDevice>,
     /// Its name. If no device was to be opened, the name of the first suitable one.
     pub device: Option<String>,
     /// Every suitable device: its number and name.
@@ -29,32 +29,32 @@ pub(super) fn leave_unasked(checks: &mut Checks, asleep: &[String]) -> VulkanDev
 }
 
 /// Checks every Vulkan device. Opens the one that Kiln would run on, if requested.
-pub(super) fn check(checks: &mut Checks, choice: Option<DeviceChoice>) -> VulkanDevices {
+pub(super) fn check(checks: &mut Checks, device: Device) -> VulkanDevices {
     let devices = checks.group("vulkan").got("loader", Verdict::Fail, survey::list()).unwrap_or_default();
     if !devices.is_empty() {
         checks.ok("loader", counted(devices.len(), "device"));
     }
-    for (i, device) in devices.iter().enumerate() {
-        check_device(checks.group(format!("vulkan{i}")), device);
+    for (i, listed) in devices.iter().enumerate() {
+        check_device(checks.group(format!("vulkan{i}")), listed);
     }
     checks.group("vulkan");
     let hardware = devices.iter().any(|d| d.kind != DeviceKind::Cpu);
     let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
     let fit: Vec<(usize, String)> = fit.collect();
-    let Some(choice) = choice else {
+    if device.is_host() {
         checks.skip("open", text!("not asked for", Setting::Cpu.aside()));
         let device = fit.first().map(|(_, name)| name.clone());
         return VulkanDevices { opened: None, device, fit, hardware };
-    };
-    let opened = open(checks, choice);
-    let device = opened.as_ref().map(|gpu| gpu.caps.name.clone());
+    }
+    let opened = open(checks, device);
+    let device = opened.as_ref().map(|gpu| gpu.caps().name.clone());
     VulkanDevices { opened, device, fit, hardware }
 }
 
-fn open(checks: &mut Checks, choice: DeviceChoice) -> Option<Rc<Gpu>> {
-    let gpu = checks.got("open", Verdict::Fail, Gpu::open(choice))?;
-    let evidence = format!("opened {}", gpu.caps.name);
-    match gpu.caps.kind {
+fn open(checks: &mut Checks, device: Device) -> Option<OpenDevice> {
+    let opened = checks.got("open", Verdict::Fail, device.open())??;
+    let evidence = format!("opened {}", opened.caps().name);
+    match opened.caps().kind {
         DeviceKind::Cpu => checks.warn(
             "open",
             format!("{evidence}, a driver for the CPU: the CPU executor is faster, and what `auto` takes"),
@@ -62,7 +62,7 @@ fn open(checks: &mut Checks, choice: DeviceChoice) -> Option<Rc<Gpu>> {
         ),
         _ => checks.ok("open", evidence),
     }
-    Some(Rc::new(gpu))
+    Some(opened)
 }
 
 fn check_device(checks: &mut Checks, d: &Listed) {

@@ -54,17 +54,12 @@ pub fn describe(gpu: &Gpu) -> DeviceMemory {
     let budgets = gpu.heap_budgets();
     let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
     let pool = pool(gpu, system);
-    let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
     let heaps = budgets
         .into_iter()
         .enumerate()
         .map(|(i, budget)| {
             let device_local = gpu.memory.memory_heaps[i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
-            let host_visible = types.iter().any(|t| {
-                t.heap_index as usize == i
-                    && t.property_flags
-                        .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
-            });
+            let host_visible = !memory_types(gpu, i, u32::MAX, HostAccess::Host).is_empty();
             // A heap in system memory is limited by free system memory, which drivers do not report.
             let free = match gpu.caps.kind {
                 DeviceKind::Cpu => budget.min(system),
@@ -92,27 +87,7 @@ fn pool(gpu: &Gpu, system: u64) -> Option<ApuMemory> {
     if node.version().ok()?.name != "amdgpu" {
         return None;
     }
-    amdgpu::memory(&node).ok().map(|memory| pool_of(&memory, system))
-}
-
-/// The pool of an APU with `system` bytes free in its system memory.
-pub fn pool_of(memory: &amdgpu::GpuMemory, system: u64) -> ApuMemory {
-    let heap = |h: &amdgpu::GpuHeap| h.usable.saturating_sub(h.used);
-    let vram = heap(&memory.vram);
-    ApuMemory {
-        vram: vram - reserve(vram),
-        gtt: memory.gtt.usable,
-        gtt_used: memory.gtt.used,
-        gtt_reserved: 0,
-        system: system - reserve(system),
-    }
-}
-
-/// The largest device-local heap, else the largest heap.
-pub fn best_heap(gpu: &Gpu) -> usize {
-    let heaps = &gpu.memory.memory_heaps[..gpu.memory.memory_heap_count as usize];
-    let local = |h: &vk::MemoryHeap| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
-    (0..heaps.len()).max_by_key(|&i| (local(&heaps[i]), heaps[i].size)).unwrap_or(0)
+    amdgpu::memory(&node).ok().map(|memory| ApuMemory::of(&memory, system))
 }
 
 /// A heap that the host can map, preferably through its caches.

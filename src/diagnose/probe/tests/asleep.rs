@@ -3,10 +3,10 @@
 use super::{assert_sound, find, made_by};
 use crate::diagnose::probe::testing::TestMachine;
 use crate::diagnose::probe::{Check, ProbeOptions, Verdict, gpu, run};
+use crate::engine::Device;
 use crate::error::Setting;
 use crate::machine::files::Files;
 use crate::machine::nodes;
-use crate::vulkan::DeviceChoice;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -23,11 +23,11 @@ fn a_gpu_that_is_asleep_is_neither_opened_nor_woken_by_vulkan_unless_that_is_ask
     }
     let node = machine.files.at("/dev/dri/renderD128");
     fs::remove_file(&node).unwrap();
-    let ask = |vulkan, wakes| {
-        run(&ProbeOptions { vulkan, npu: None, wakes, ..ProbeOptions::of_machine(&machine.files, false) }, &|_| ())
+    let ask = |device, wakes| {
+        run(&ProbeOptions { device, npu: None, wakes, ..ProbeOptions::of_machine(&machine.files, false) }, &|_| ())
     };
-    for vulkan in [Some(DeviceChoice::Best), None] {
-        let report = ask(vulkan, false);
+    for device in [Device::Vulkan(None), Device::Cpu] {
+        let report = ask(device, false);
         assert_sound(&report.checks, "asleep");
         let of_gpu: Vec<&Check> = report.checks.iter().filter(|c| c.name.contains("gpu0")).collect();
         let [asleep, family] = of_gpu[..] else { panic!("{of_gpu:#?}") };
@@ -47,7 +47,7 @@ fn a_gpu_that_is_asleep_is_neither_opened_nor_woken_by_vulkan_unless_that_is_ask
         assert!(report.unknown().is_some());
     }
     // A requested wake-up finds it.
-    let report = ask(None, true);
+    let report = ask(Device::Cpu, true);
     assert_eq!(find(&report.checks, "gpu0.node").verdict, Verdict::Fail);
     assert!(report.asleep.is_empty() && report.unknown().is_none());
 }

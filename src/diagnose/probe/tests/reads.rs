@@ -3,14 +3,15 @@
 
 use super::*;
 use crate::diagnose::probe::round_trip::RoundTrip;
+use crate::engine::Device;
 use crate::error::Error;
 use crate::npu::modelled_tests::{ArrayFault, loaded};
 use crate::npu::programs::READ_SUM;
 use crate::npu::reads::UNIT_BYTES;
 use crate::sys::dma_buf::{DmaBuf, sealed_memfd};
-use crate::vulkan::DeviceChoice;
 use crate::vulkan::memory::Backing;
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// The lines of a group: verdict, name and evidence, and the remedy if any.
 fn lines(checks: Checks) -> Vec<String> {
@@ -186,19 +187,18 @@ fn where_one_reader_fails_or_stands_still_the_other_is_stopped() {
     assert!(stands.contains("a script ended no read within 5.0 s"), "{stands}");
 }
 
-fn gpu() -> Rc<Gpu> {
-    Rc::new(Gpu::open(DeviceChoice::Best).expect("a Vulkan device"))
+fn gpu() -> OpenDevice {
+    Device::Vulkan(None).open().expect("a Vulkan device").expect("no executor of the CPU")
 }
 
 /// The Vulkan device's part of simultaneous reads: it reads until it is stopped.
 #[test]
 fn a_vulkan_device_reads_on_until_it_is_stopped() {
     let gpu = gpu();
-    let (heap, _) = measure::read_size(&gpu);
-    let mut steady = SteadyRead::new(Vulkan::new(&gpu).expect("a driver"), 1 << 20, heap).expect("a buffer");
+    let mut steady = gpu.reader(1 << 20).expect("a buffer");
     let (start, watch) = (Instant::now(), SteadyWindow { warm_up: 0.0, reads: READS, deadline: 600.0 });
     for _ in 0..2 {
-        let [rate] = rates([&mut steady], watch, &|| start.elapsed().as_secs_f64()).expect("a rate");
+        let [rate] = rates([steady.as_mut()], watch, &|| start.elapsed().as_secs_f64()).expect("a rate");
         assert!(rate.is_finite() && rate > 0.0, "{rate}");
     }
 }
@@ -212,7 +212,7 @@ fn shared(bytes: u64) -> DmaBuf {
 /// accepts no dma-buf, as lavapipe before Mesa 25.0, is reported in one line; `tools/matrix-test` has a newer one.
 #[test]
 fn bytes_go_from_a_vulkan_device_to_the_model_of_the_array_and_back() {
-    let gpu = gpu();
+    let OpenDevice::Vulkan(gpu) = gpu();
     let trip = |fault| {
         let (on, looks) = (OnModel::new(), Cell::new(0.0));
         let program = loaded(&READ_SUM, &on.cycles, fault)?;
@@ -252,9 +252,12 @@ fn what_is_missing_beside_the_npu_is_said() {
     let mut checks = Checks::default();
     checks.group("npu0");
     check_beside(&mut checks, on.reader(ArrayFault::Sound).expect("a reader"), 1.0, Some(&gpu), &|| 0.0);
-    assert!(gpu.caps.is_cpu() && lines(checks).iter().all(|line| line.contains("the Vulkan device is the processor")));
+    assert!(
+        gpu.caps().is_cpu() && lines(checks).iter().all(|line| line.contains("the Vulkan device is the processor"))
+    );
 
-    if !gpu.features.sharing.exports {
+    let OpenDevice::Vulkan(opened) = &gpu;
+    if !opened.features.sharing.exports {
         let mut checks = Checks::default();
         checks.group("npu0");
         let program = loaded(&READ_SUM, &on.cycles, ArrayFault::Sound).expect("a program");
