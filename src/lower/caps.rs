@@ -41,7 +41,8 @@ pub struct Caps {
     /// and the result does not depend on the caches that a load bypasses. So on AMD, where RADV writes all of L2 back
     /// at every other edge, and where relay has not been run on hardware.
     pub relays_behind: bool,
-    /// Identity of device and driver, part of the names of files stored for them.
+    /// Identity of device, driver and all kernels' code, part of the name of the file of measurements: these hold only
+    /// for the code that they were made with.
     pub cache_id: String,
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | module | purpose |
 //! | --- | --- |
+//! | [`spirv`] | the kernels' code |
 //! | [`device`] | opens a Vulkan device and queries its capabilities |
 //! | [`memory`] | heaps, buffers, and memory that other drivers share |
 //! | [`pipelines`] | pipelines of kernels, made by [`compiler`] on several threads |
@@ -18,6 +19,7 @@ pub mod inspect;
 pub mod memory;
 pub mod pipelines;
 mod record;
+mod spirv;
 pub mod stamps;
 
 pub use device::{DeviceChoice, Gpu};

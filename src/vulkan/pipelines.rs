@@ -1,13 +1,14 @@
 //! Pipelines: compiles kernels on several threads, and keeps the driver's cache on disk.
 
+use crate::Result;
+use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::PUSH_BYTES;
-use crate::lower::kernels::{Kernel, checksum};
 use crate::machine::cache;
 use crate::replay::driver::{KernelCompiler, Readiness};
 use crate::sys::exit;
 use crate::vulkan::compiler::{Background, LATE};
 use crate::vulkan::device::{Gpu, failure};
-use crate::{Error, Result};
+use crate::vulkan::spirv::{self, checksum};
 use ash::vk;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ impl Pipelines {
     /// # Errors
     /// Device: the driver refuses.
     pub fn new(gpu: &Rc<Gpu>) -> Result<Pipelines> {
-        let file = cache::directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.caps.cache_id)));
+        let file = cache::directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.features.cache_id)));
         let data = file.as_ref().and_then(|f| cache::read(f, MAX_CACHE)).and_then(unseal).unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
         let ranges =
@@ -199,11 +200,7 @@ impl Compiler {
 
     pub(super) fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
         let name = kernel.module.name();
-        let damaged = |e: &dyn std::fmt::Display| {
-            Error::device(format!("the SPIR-V of {name} in this executable is damaged: {e}"), "rebuild Kiln")
-        };
-        let bytes = kernel.module.spirv().map_err(|e| damaged(&e))?;
-        let code = ash::util::read_spv(&mut std::io::Cursor::new(bytes)).map_err(|e| damaged(&e))?;
+        let code = spirv::of(kernel.module)?;
         let constants: Vec<u32> =
             [kernel.workgroup].into_iter().chain(kernel.constants.values().iter().copied()).collect();
         let entries: Vec<_> = (0..constants.len() as u32)

@@ -1,4 +1,4 @@
-//! The kernels: their checked-in SPIR-V, specialization constants and push constants.
+//! The kernels: their modules, specialization constants and push constants. Their code is in the form of each driver.
 //!
 //! table.rs lists the modules. To add a module: its entry there, its constants in constants.rs, its push block in
 //! push/blocks.rs, its source in shaders, then `cargo check --features shaders`.
@@ -7,8 +7,6 @@ pub mod constants;
 pub mod push;
 #[macro_use]
 mod table;
-#[cfg(test)]
-mod tests;
 
 use crate::model::WeightFormat;
 use constants::*;
@@ -35,7 +33,7 @@ macro_rules! modules {
         name: $name:literal, source: $source:literal, defines: [$($define:literal),*],
         constants: $constants:ident, push: $push:ident, relay: $relay:ident,
     })*) => {
-        /// A SPIR-V module: one kernel for one set of formats. The first lines of its source say what it computes.
+        /// A module: one kernel for one set of formats. The first lines of its source say what it computes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Module { $(#[doc = $doc] $module,)* }
 
@@ -78,25 +76,12 @@ macro_rules! modules {
             pub fn takes_experts(self) -> bool {
                 ["linear", "linear_dot", "linear_matrix", "linear_fragment"].contains(&self.source())
             }
-
-            /// Its SPIR-V, deflated by the build script.
-            fn deflated(self) -> &'static [u8] {
-                match self {
-                    $(Module::$module => include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv.deflate")),)*
-                }
-            }
         }
     };
 }
 
 spirv_modules!(modules);
-
-impl Module {
-    /// Its SPIR-V, inflated. An error means that the executable is damaged.
-    pub(crate) fn spirv(self) -> Result<Vec<u8>, miniz_oxide::inflate::DecompressError> {
-        miniz_oxide::inflate::decompress_to_vec(self.deflated())
-    }
-}
+pub(crate) use spirv_modules;
 
 /// The key of a pipeline: a module and its specialization constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,14 +137,4 @@ impl Kernel {
             Relaying::Never | Relaying::Whole | Relaying::Product => 1,
         }
     }
-}
-
-/// A checksum of all kernels. Measurements hold only for the kernels that they were made with.
-pub(crate) fn fingerprint() -> u64 {
-    Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.deflated()))
-}
-
-/// FNV-1a.
-pub(crate) fn checksum(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }

@@ -3,7 +3,6 @@
 use crate::lower::PassKind;
 use crate::lower::arithmetic::{Arithmetic, Operand};
 use crate::lower::caps::Caps;
-use crate::lower::kernels::fingerprint;
 use crate::lower::target::{AttendBy, AttendHeads, Product, Tile};
 use crate::machine::cache;
 use std::collections::BTreeMap;
@@ -58,7 +57,7 @@ pub struct ProductMethod {
 impl Choices {
     /// Reads a device's file. An unreadable or malformed one counts as empty.
     pub fn open(caps: &Caps) -> Choices {
-        let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), caps.cache_id);
+        let name = format!("tuning-{VERSION}-{}.json", caps.cache_id);
         let file = cache::directory().map(|directory| directory.join(name));
         let known = file.as_ref().and_then(|f| cache::read(f, MAX_BYTES));
         let known = known.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();

@@ -15,6 +15,7 @@ use crate::machine::threads;
 use crate::vulkan::device::inspector::{Inspector, check_inspectable};
 use crate::vulkan::device::instance::Instance;
 use crate::vulkan::device::sharing::{DmaBufs, Sharing};
+use crate::vulkan::spirv;
 use crate::{Error, Result};
 use ash::vk;
 pub use failure::failure;
@@ -43,6 +44,8 @@ pub struct Features {
     pub render_node: Option<i64>,
     /// Whether its memory can be shared with other drivers.
     pub sharing: Sharing,
+    /// Identity of device and driver, part of the name of the file of its pipelines.
+    pub cache_id: String,
 }
 
 /// The clock that timestamps are read from.
@@ -241,6 +244,7 @@ pub(crate) fn read_caps(
     };
     let driver = plain(&p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy());
     let id: String = properties.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let cache_id = format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id);
     let caps = Caps {
         name: format!("{}, {driver}", name_of(&properties)),
         kind: kind_of(properties.device_type),
@@ -251,7 +255,7 @@ pub(crate) fn read_caps(
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         tries_relay: true,
         relays_behind: properties.vendor_id == units::AMD,
-        cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
+        cache_id: format!("{:016x}-{cache_id}", spirv::fingerprint()),
     };
     let features = Features {
         subgroup_choice,
@@ -262,6 +266,7 @@ pub(crate) fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
         sharing: Sharing::detect(instance, physical, has),
+        cache_id,
     };
     Ok((caps, features))
 }

@@ -1,9 +1,12 @@
 //! Compares the structures of constants and push blocks with the SPIR-V. A field that moves in only one of them fails
 //! here.
 
-use super::push::{Field, FieldType, PUSH_BYTES, ProductRelayPush, PushBlock, RelayPush, StagedRelayPush};
-use super::{Module, Relaying, constants};
-use rspirv::binary::{Consumer, ParseAction, parse_bytes};
+use super::of;
+use crate::lower::kernels::push::{
+    Field, FieldType, PUSH_BYTES, ProductRelayPush, PushBlock, RelayPush, StagedRelayPush,
+};
+use crate::lower::kernels::{Module, Relaying, constants};
+use rspirv::binary::{Consumer, ParseAction, parse_words};
 use rspirv::dr::{Instruction, ModuleHeader, Operand};
 use rspirv::spirv::{Decoration, Op, StorageClass};
 use std::collections::BTreeSet;
@@ -34,7 +37,7 @@ impl Consumer for Reflection {
 impl Reflection {
     fn of(module: Module) -> Reflection {
         let mut reflection = Reflection::default();
-        parse_bytes(module.spirv().unwrap(), &mut reflection).unwrap();
+        parse_words(of(module).unwrap(), &mut reflection).unwrap();
         reflection
     }
 
