@@ -274,6 +274,11 @@ macro_rules! spirv_modules {
                 name: "matrix_rate", source: "matrix_rate", defines: [],
                 constants: MatrixRateConstants, push: MatrixRatePush, relay: Never,
             }
+            /// Fills and copies, for a driver that has none of its own.
+            Copy {
+                name: "copy", source: "copy", defines: [],
+                constants: NoConstants, push: CopyPush, relay: Never,
+            }
         }
     };
 }

@@ -649,6 +649,16 @@ push_blocks! {
         next: u32,
     }
 
+    /// copy.comp.
+    CopyPush {
+        /// The words to copy. 0: zeros.
+        source: u64,
+        /// Their place afterwards.
+        target: u64,
+        /// Words.
+        words: u32,
+    }
+
     /// read.comp.
     ReadPush {
         /// The bytes to read.
