@@ -76,6 +76,9 @@
 //! - **Tuning**: measuring which tiles a device runs fastest.
 #![warn(missing_docs)]
 
+#[cfg(feature = "amdgpu")]
+#[cfg_attr(not(feature = "testing"), allow(dead_code))]
+mod amdgpu;
 mod cancel;
 #[cfg(feature = "cli")]
 #[cfg_attr(not(all(feature = "pull", feature = "serve")), allow(dead_code, unused_imports))]

@@ -45,6 +45,12 @@ pub mod replay {
     pub use crate::replay::*;
 }
 
+/// AMD's GPUs by the kernel's own interface.
+#[cfg(feature = "amdgpu")]
+pub mod amdgpu {
+    pub use crate::amdgpu::*;
+}
+
 /// The Vulkan driver.
 pub mod vulkan {
     pub use crate::vulkan::*;
