@@ -3,6 +3,9 @@
 //! test: a wait that is missing, a cache that is stale, a byte that nothing wrote, two dispatches that use one place with no
 //! edge between.
 //!
+//! The same passes run from the packets that src/amdgpu writes for a compute ring: rdna/pm4.rs reads them, strictly, and
+//! rdna/differences.rs compares them with RADV's.
+//!
 //! Each test runs in a child process on Mesa's driver, which compiles without the hardware (`tools/fetch-mesa`). What takes
 //! minutes is run by `tools/test --full`.
 
@@ -14,12 +17,18 @@ mod broken;
 mod code;
 #[path = "rdna/costs.rs"]
 mod costs;
+#[path = "rdna/differences.rs"]
+mod differences;
 #[path = "rdna/driver.rs"]
 mod driver;
 #[path = "rdna/packets.rs"]
 mod packets;
+#[path = "rdna/pm4.rs"]
+mod pm4;
 #[path = "common/radv.rs"]
 mod radv;
+#[path = "rdna/ring.rs"]
+mod ring;
 
 use code::Compiler;
 use common::check::{
@@ -46,6 +55,7 @@ use kiln::testing::plan::{Needs, Plan};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
 use kiln::testing::replay::driver::{Driver, MemorySource};
+use ring::{PacketDriver, Plant};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -70,6 +80,14 @@ impl Chip {
         match self {
             Chip::Gfx1103 => "gfx1103",
             Chip::Gfx1151 => "gfx1151",
+        }
+    }
+
+    /// Shader engines.
+    fn engines(self) -> u32 {
+        match self {
+            Chip::Gfx1103 => 1,
+            Chip::Gfx1151 => 2,
         }
     }
 
@@ -122,6 +140,13 @@ struct Setup {
     seed: u64,
 }
 
+/// The interpreter's memory.
+fn memory() -> DeviceMemory {
+    let heap = Heap { name: "memory".into(), available: 8 << 30, reserved: 0, device_local: true, host_visible: true };
+    let (device, max_allocation) = ("interpreter".into(), 4 << 30);
+    DeviceMemory { device, heaps: vec![heap], max_allocation, unified: true, pool: None }
+}
+
 /// INT8 as the product chooses its kernels.
 const INT8: Setup = Setup {
     weights: WeightFormat::Int8,
@@ -146,22 +171,27 @@ impl Setup {
 
     /// Loads a model onto the interpreter.
     fn load(&self, compiler: &Shared, checkpoint: &Checkpoint) -> (Replay<Interpreter>, Rc<Watch>) {
-        let heap =
-            Heap { name: "memory".into(), available: 8 << 30, reserved: 0, device_local: true, host_visible: true };
-        let memory = DeviceMemory {
-            device: "interpreter".into(),
-            heaps: vec![heap],
-            max_allocation: 4 << 30,
-            unified: true,
-            pool: None,
-        };
         let driver = Interpreter::new(compiler, self.seed, self.relay, self.behind);
         let watch = driver.watch();
-        (self.load_on(driver, &memory, checkpoint), watch)
+        (self.load_on(driver, &memory(), checkpoint), watch)
+    }
+
+    /// A driver that sends packets to the interpreter's ring.
+    fn packet_driver(&self, compiler: &Shared, plant: Option<Plant>) -> PacketDriver {
+        PacketDriver::new(Interpreter::new(compiler, self.seed, self.relay, self.behind), plant)
     }
 
     /// Loads a model onto a driver with memory.
     fn load_on<D: Driver>(&self, driver: D, memory: &DeviceMemory, checkpoint: &Checkpoint) -> Replay<D> {
+        self.try_load_on(driver, memory, checkpoint).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn try_load_on<D: Driver>(
+        &self,
+        driver: D,
+        memory: &DeviceMemory,
+        checkpoint: &Checkpoint,
+    ) -> kiln::Result<Replay<D>> {
         let extent = self.extent(self.kv);
         let formats = checkpoint.drafter().map(|drafter| (drafter.shape(), drafter.formats(self.weights)));
         let drafter = formats.as_ref().map(|(shape, formats)| (*shape, formats as &dyn Fn(_) -> _));
@@ -176,8 +206,7 @@ impl Setup {
             arena: MemorySource::Ordinary,
             ..ReplayOptions::default()
         };
-        let loaded = Replay::load(None, driver, checkpoint, schedule, &plan, options, &Progress::default());
-        loaded.unwrap_or_else(|e| panic!("{e}"))
+        Replay::load(None, driver, checkpoint, schedule, &plan, options, &Progress::default())
     }
 
     /// The same on the reference executor.
@@ -189,9 +218,12 @@ impl Setup {
 
     /// Runs a prompt of a golden case, and the tokens that follow it.
     fn check(&self, compiler: &Shared, name: &'static str, prompt: &str) {
+        let (replay, watch) = self.load(compiler, &Checkpoint::open(&golden_dir(name)).unwrap());
+        self.check_on(replay, &watch, name, prompt);
+    }
+
+    fn check_on<D: Driver>(&self, mut replay: Replay<D>, watch: &Watch, name: &'static str, prompt: &str) {
         let (case, start) = (Case::open(name), Instant::now());
-        let checkpoint = Checkpoint::open(&golden_dir(name)).unwrap();
-        let (mut replay, watch) = self.load(compiler, &checkpoint);
         let is_exact = self.arithmetic == F32 && self.kv == KvType::F32;
         let tolerance = match (is_exact, name) {
             (true, "tiny4" | "wide4" | "moe4" | "moe_wide4") => F32_GEMMA4,

@@ -3,18 +3,24 @@
 //! the same pass and counts what its kernels store.
 
 use super::*;
+use gfx11::kernel::PUSH_HIGH;
 use kiln::Result;
 use kiln::executor::ExecutorExt;
 use kiln::model::presets;
+use kiln::testing::amdgpu::copy;
+use kiln::testing::amdgpu::packets::{Packets, Placed};
 use kiln::testing::lower::caps::Caps;
 use kiln::testing::lower::dispatch::Edge;
+use kiln::testing::lower::kernels::push::Push;
 use kiln::testing::replay::driver::{DeviceCommand, HostAccess, Memory, MemoryCopy};
 use kiln::testing::vulkan::memory::Buffer;
 use kiln::testing::vulkan::memory::heaps::describe;
 use kiln::testing::vulkan::{DeviceChoice, Gpu, Vulkan};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+/// Where Kiln's packets have its kernel for fills and copies, and others behind it: in the window of RADV's code.
+const COPY_AT: u64 = PUSH_HIGH | 1 << 30;
 /// Names the file that packets are appended to.
 const PACKETS: &str = "KILN_TEST_PACKETS";
 /// RADV's switches; `nocompute` hides the family of queues that only computes.
@@ -158,8 +164,12 @@ type Asks = Rc<RefCell<Vec<Asked>>>;
 /// Kiln's Vulkan driver, and what it is asked to submit.
 struct Recorder {
     vulkan: Vulkan,
-    lists: Vec<(<Vulkan as Driver>::Baked, Vec<Asked>)>,
+    lists: Vec<(<Vulkan as Driver>::Baked, Vec<Asked>, Vec<u32>)>,
     asks: Asks,
+    /// Kiln's packets for what is submitted.
+    kiln: Rc<RefCell<Vec<Vec<u32>>>>,
+    compiler: Shared,
+    chip: Chip,
     /// The first word of memory that the host maps, by its address.
     mapped: RefCell<HashMap<u64, *mut u32>>,
     /// Where the kernel that looks for the layout of matrices writes what it finds.
@@ -167,9 +177,45 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(gpu: &Rc<Gpu>) -> Recorder {
-        let vulkan = Vulkan::new(gpu).unwrap();
-        Recorder { vulkan, lists: Vec::new(), asks: Asks::default(), mapped: RefCell::default(), found: None }
+    fn new(gpu: &Rc<Gpu>, compiler: &Shared) -> Recorder {
+        let (vulkan, chip, compiler) = (Vulkan::new(gpu).unwrap(), compiler.borrow().chip, compiler.clone());
+        let (asks, kiln, mapped) = (Asks::default(), Rc::default(), RefCell::default());
+        Recorder { vulkan, lists: Vec::new(), asks, kiln, compiler, chip, mapped, found: None }
+    }
+
+    /// Kiln's own packets for a list.
+    fn packets(&self, commands: &[DeviceCommand<'_, Recorder>]) -> Vec<u32> {
+        let mut packets = Packets::default();
+        let mut places = HashMap::new();
+        let is_relayed = commands.iter().any(|command| matches!(command, DeviceCommand::Wait(Edge::Relayed)));
+        let mut number = 0;
+        let mut dispatch = |packets: &mut Packets, kernel: Kernel, push: &Push, groups| {
+            let code = ring::code_of(&mut self.compiler.borrow_mut(), kernel);
+            let next = COPY_AT + 256 * (1 + places.len() as u64);
+            let code_at = if kernel == copy::kernel() { COPY_AT } else { *places.entry(kernel).or_insert(next) };
+            let push_at = PUSH_HIGH | u64::from(differences::PUSH_MARK) << 12 | 4 * number % 4096;
+            number += 1;
+            let placed = Placed { code_at, code: &code, push: &ring::words_of(push), push_at };
+            packets.dispatch(&placed, groups, kernel.workgroup, is_relayed && kernel != copy::kernel());
+        };
+        for command in commands {
+            match command {
+                DeviceCommand::Wait(edge) => packets.edge(*edge),
+                DeviceCommand::Run { kernel, push, groups } => dispatch(&mut packets, *kernel, push, *groups),
+                DeviceCommand::Fill(memory, range) => {
+                    let copies = copy::dispatches(None, memory.address() + range.start, range.end - range.start);
+                    copies.for_each(|(push, groups)| dispatch(&mut packets, copy::kernel(), &push, groups));
+                }
+                DeviceCommand::Copy(c) => {
+                    let (from, to) = (c.from.address() + c.from_offset, c.to.address() + c.to_offset);
+                    let copies = copy::dispatches(Some(from), to, c.bytes);
+                    copies.for_each(|(push, groups)| dispatch(&mut packets, copy::kernel(), &push, groups));
+                }
+                DeviceCommand::Stamp(_, number) => packets.stamp(8 * *number as u64),
+            }
+        }
+        packets.pad();
+        packets.words
     }
 }
 
@@ -223,7 +269,8 @@ impl Driver for Recorder {
             _ => Asked::Other,
         };
         let buffer = self.vulkan.bake(&commands.iter().map(of_vulkan).collect::<Vec<_>>())?;
-        self.lists.push((buffer, commands.iter().map(asked).collect()));
+        let kiln = self.packets(commands);
+        self.lists.push((buffer, commands.iter().map(asked).collect(), kiln));
         Ok(self.lists.len() - 1)
     }
 
@@ -238,6 +285,10 @@ impl Driver for Recorder {
     unsafe fn submit(&self, lists: &[usize], signal: Option<usize>) -> Result<()> {
         self.asks.borrow_mut().extend(lists.iter().flat_map(|list| self.lists[*list].1.iter().copied()));
         let buffers: Vec<_> = lists.iter().map(|list| self.lists[*list].0).collect();
+        let mut state = Packets::default();
+        state.preamble(self.chip.engines());
+        self.kiln.borrow_mut().push(state.words);
+        self.kiln.borrow_mut().extend(lists.iter().map(|list| self.lists[*list].2.clone()));
         // SAFETY: as the caller promises.
         unsafe { self.vulkan.submit(&buffers, signal) }?;
         if let Some(word) = self.found.and_then(|address| self.mapped.borrow().get(&address).copied()) {
@@ -270,6 +321,7 @@ struct Captured {
     asked: Vec<Asked>,
     rings: Vec<Ring>,
     sent: Sent,
+    words: Vec<Vec<u32>>,
 }
 
 /// Takes what the file has gained.
@@ -288,7 +340,8 @@ fn captured(asks: &Asks, seen: &mut usize) -> Captured {
         all.push(&words[at + 2..][..count]);
         at += 2 + count;
     }
-    Captured { asked: asks.take(), rings, sent: Sent::of(&all) }
+    let sent = Sent::of(&all);
+    Captured { asked: asks.take(), rings, sent, words: all.iter().map(|words| words.to_vec()).collect() }
 }
 
 /// Two chunks of a prompt, then two rows after it: of each the second is one submit, since the first was timed.
@@ -366,18 +419,26 @@ fn check_packets(place: Place, name: &str, checkpoint: &Checkpoint) {
     let compiler = Rc::new(RefCell::new(Compiler::new(chip)));
     let setup = Setup { chunk: CHUNK, relay, behind: true, ..INT8 };
     let gpu = Rc::new(Gpu::open(DeviceChoice::Best).unwrap());
-    let recorder = Recorder::new(&gpu);
-    let asks = recorder.asks.clone();
+    let recorder = Recorder::new(&gpu, &compiler);
+    let (asks, kiln) = (recorder.asks.clone(), recorder.kiln.clone());
     let mut sent = setup.load_on(recorder, &describe(&gpu), checkpoint);
     let (mut ran, watch) = setup.load(&compiler, checkpoint);
     let mut seen = 0;
     captured(&asks, &mut seen);
+    kiln.take();
+    let (mut reasons, mut edges) = (BTreeMap::new(), BTreeSet::new());
     for rows in passes_of() {
         watch.groups.take();
         run(&mut ran, &rows);
         run(&mut sent, &rows);
         let (captured, groups) = (captured(&asks, &mut seen), watch.groups.take());
         check_pass(place, &captured, &groups);
+        let kiln = kiln.take();
+        if ring == Ring::Compute {
+            let (more, between) = differences::compare(&captured.words, &kiln, COPY_AT);
+            more.into_iter().for_each(|(reason, count)| *reasons.entry(reason).or_insert(0) += count);
+            edges.extend(between);
+        }
         let is_whole = captured.asked.iter().filter(|asked| **asked == Asked::Wait(Edge::Host)).count() == 1;
         if !is_whole {
             continue;
@@ -397,6 +458,17 @@ fn check_packets(place: Place, name: &str, checkpoint: &Checkpoint) {
             back.iter().max().unwrap(),
             4 * sent.words,
         );
+        if ring == Ring::Compute {
+            println!("Kiln's own packets: {} bytes", 4 * kiln.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+    if ring == Ring::Compute {
+        println!("what differs from RADV's: {reasons:?}, edges {edges:x?}");
+        let is_meant = |(theirs, ours): &(differences::Between, differences::Between)| {
+            differences::EDGES.iter().any(|(radv, kiln, _)| (radv, kiln) == (theirs, ours))
+        };
+        assert!(edges.iter().all(is_meant), "{place:?}: {edges:x?}");
+        assert!(!edges.is_empty() && reasons[&differences::Reason::CodePlace] > 0, "{place:?}: {reasons:?}");
     }
 }
 
@@ -414,7 +486,7 @@ fn written_back(sent: &Sent, groups: &[driver::Group]) -> Vec<u64> {
 }
 
 fn check_pass(place: Place, captured: &Captured, groups: &[driver::Group]) {
-    let Captured { asked, rings, sent } = captured;
+    let Captured { asked, rings, sent, .. } = captured;
     assert!(!rings.is_empty() && rings.iter().all(|ring| *ring == place.ring), "{place:?}: {rings:?}");
     // What was asked for has run in the interpreter, kernel by kernel, and was sent.
     let runs = || {

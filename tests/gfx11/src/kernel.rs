@@ -23,15 +23,15 @@ pub struct Kernel {
     pub lds: usize,
     /// MODE's float bits.
     pub float_mode: u8,
-    /// COMPUTE_PGM_RSRC2: user SGPRs and what follows them.
-    rsrc2: u32,
+    /// COMPUTE_PGM_RSRC1 to 3. The second has the number of user SGPRs and what follows them.
+    pub rsrc: [u32; 3],
     wave64: bool,
     /// Bytes of scratch a wave.
     scratch: u32,
     /// First SGPR of the push pointer, the inline push constants, the grid size.
-    places: [Option<usize>; 3],
+    pub places: [Option<usize>; 3],
     /// Push constant dwords that come inline.
-    inline: u64,
+    pub inline: u64,
 }
 
 /// A kernel, and what a dispatch gives it.
@@ -119,7 +119,7 @@ impl Kernel {
             threads: [bytes.u32(820)?, bytes.u32(824)?, bytes.u32(828)?],
             lds: 512 * bytes.u32(24)? as usize,
             float_mode: bytes.u32(36)? as u8,
-            rsrc2: bytes.u32(48)?,
+            rsrc: [bytes.u32(44)?, bytes.u32(48)?, bytes.u32(52)?],
             wave64: bytes.slice(75, 1)?[0] == 64,
             scratch: bytes.u32(40)?,
             places: [place(146)?, place(148)?, place(180)?],
@@ -143,14 +143,14 @@ impl Kernel {
         if let Some(r) = size {
             launch.grid.iter().enumerate().for_each(|(i, n)| w.set_s(r + i, *n));
         }
-        let mut r = (self.rsrc2 >> 1 & 31) as usize;
+        let mut r = (self.rsrc[1] >> 1 & 31) as usize;
         for (axis, id) in id.into_iter().enumerate() {
-            if self.rsrc2 >> (7 + axis) & 1 != 0 {
+            if self.rsrc[1] >> (7 + axis) & 1 != 0 {
                 w.set_s(r, id);
                 r += 1;
             }
         }
-        if self.rsrc2 >> 10 & 1 != 0 {
+        if self.rsrc[1] >> 10 & 1 != 0 {
             let lanes = if self.wave64 { 64 } else { 32 };
             let waves = self.threads.iter().product::<u32>().div_ceil(lanes);
             w.set_s(r, waves | w.id << 20);

@@ -128,11 +128,22 @@ impl Machine {
 
     /// Invalidates all caches, as an edge between dispatches does.
     pub fn invalidate(&mut self) {
+        self.invalidate_some(true, true, true);
+    }
+
+    /// Invalidates the scalar caches, those of CUs, and those of arrays.
+    pub fn invalidate_some(&mut self, scalar: bool, vector: bool, array: bool) {
         for caches in &mut self.caches {
-            caches.gl1.invalidate();
+            if array {
+                caches.gl1.invalidate();
+            }
             for pair in &mut caches.pairs {
-                pair.l0.iter_mut().for_each(|l0| l0.invalidate());
-                pair.scalar.invalidate();
+                if vector {
+                    pair.l0.iter_mut().for_each(|l0| l0.invalidate());
+                }
+                if scalar {
+                    pair.scalar.invalidate();
+                }
             }
         }
     }

@@ -90,6 +90,12 @@ impl Program {
         Ok(Self { ready: ready.collect::<Result<_, Fault>>()? })
     }
 
+    /// Vector registers that it needs: one more than the number of the highest.
+    pub fn vector_registers(&self) -> usize {
+        let highest = |ready: &Ready| (0..256).rfind(|r| ready.uses.v[r / 64] >> (r % 64) & 1 != 0);
+        self.ready.iter().filter_map(highest).max().map_or(0, |r| r + 1)
+    }
+
     /// Takes a wave's next step. The end of the code ends the wave.
     #[inline]
     pub fn step(&self, w: &mut Wave, ctx: &mut Ctx) -> Result<(), What> {
