@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_dispatch_sets_what_the_list_has_not_set() {
         let code = rms_norm();
-        let mut push: Vec<u32> = (0..32).map(|i| 0x100 + i).collect();
+        let push: Vec<u32> = (0..32).map(|i| 0x100 + i).collect();
         let mut packets = Packets::default();
         let placed = Placed { code_at: PUSH_HIGH | 0x700, code: &code, push: &push, push_at: PUSH_HIGH | 0x40004 };
         packets.dispatch(&placed, [7, 5, 3], 64, false);
@@ -253,11 +253,11 @@ mod tests {
         assert!(packets.words.len() <= 48);
         // The same kernel: its arguments as far as they differ, and its grid.
         packets.words.clear();
-        push[2] = 9;
-        packets.dispatch(&Placed { push: &push, ..placed }, [9, 1, 1], 64, true);
+        let placed = Placed { push: &[&push[..2], &[9], &push[3..]].concat(), ..placed };
+        packets.dispatch(&placed, [9, 1, 1], 64, true);
         assert_eq!(packets.words, [0xc001_7600, 0x245, 9, 0xc003_1502, 9, 1, 1, 0x8005]);
         packets.words.clear();
-        packets.dispatch(&Placed { push: &push, ..placed }, [9, 1, 1], 64, false);
+        packets.dispatch(&placed, [9, 1, 1], 64, false);
         assert_eq!(packets.words, [0xc003_1502, 9, 1, 1, 0xa045]);
         // The grid is an argument of some kernels, and another kernel's code is in the same window.
         packets.words.clear();
@@ -268,6 +268,12 @@ mod tests {
         let whole: &[&[u32]] =
             &[&[0xc001_7600, 0x20c, 9], &[0xc004_7600, 0x242, 0x100, 4, 2, 1], &[0xc003_1502, 4, 2, 1, 0xa045]];
         assert_eq!(packets.words, whole.concat());
+    }
+
+    /// As RADV has them for one wave, two and four.
+    #[test]
+    fn limits_follow_from_the_waves_of_a_workgroup() {
+        assert_eq!([32, 64, 128, 1024].map(limits), [0x100_0000, 0, 0x40_0000, 0x40_0000]);
     }
 
     #[test]
@@ -285,7 +291,7 @@ mod tests {
         }
         let mut packets = Packets::default();
         packets.edge(Edge::None);
-        assert_eq!(packets.words, []);
+        assert!(packets.words.is_empty());
     }
 
     #[test]
