@@ -126,7 +126,7 @@ mod bindings {
     const BINDINGS: &str = "ffi/bindings.rs";
 
     /// What is bound: the structures and constants that src/sys uses, and what they are made of.
-    const ITEMS: [&str; 10] = [
+    const ITEMS: [&str; 12] = [
         "DMA_BUF_SYNC_.*|UDMABUF_FLAGS_CLOEXEC|DRM_COMMAND_BASE|DRM_SYNCOBJ_.*",
         "dma_buf_(sync|export_sync_file|import_sync_file)",
         "dma_heap_allocation_data",
@@ -134,7 +134,9 @@ mod bindings {
         "sync_(merge_data|file_info|fence_info)",
         "drm_(version|prime_handle|gem_close|syncobj_(create|destroy|handle|timeline_wait))",
         "AMDGPU_INFO_(FW|DEV_INFO|MEMORY|.*_USAGE|NUM_EVICTIONS|SENSOR|VRAM_LOST).*|AMDGPU_(GEM_DOMAIN|GEM_CREATE|VRAM_TYPE|IDS_FLAGS_FUSION).*",
-        "drm_amdgpu_(info|info_device|memory_info|info_firmware|gem_create)|DRM_AMDGPU_(INFO|GEM_CREATE)",
+        "drm_amdgpu_(info|info_device|memory_info|info_firmware|info_hw_ip|gem_create)|DRM_AMDGPU_(INFO|GEM_CREATE)",
+        "drm_amdgpu_(gem_mmap|gem_va|ctx|cs|cs_chunk|cs_chunk_ib|cs_chunk_fence|bo_list_in|bo_list_entry|wait_cs)",
+        "DRM_AMDGPU_(GEM_MMAP|GEM_VA|CTX|CS|WAIT_CS)|AMDGPU_(VA_OP|VM_PAGE|CTX_OP|CTX_QUERY2_FLAGS|CHUNK_ID)_.*|AMDGPU_HW_IP_COMPUTE|AMDGPU_INFO_HW_IP_INFO",
         "(AMDXDNA|DRM_AMDXDNA|amdxdna|POWER_MODE).*",
         "KILN_XRT_.*|kiln_xrt_(face|text)",
     ];

@@ -16,7 +16,12 @@ pub const DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE: u32 = 4;
 pub const DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED: u32 = 1;
 pub const DRM_COMMAND_BASE: u32 = 64;
 pub const DRM_AMDGPU_GEM_CREATE: u32 = 0;
+pub const DRM_AMDGPU_GEM_MMAP: u32 = 1;
+pub const DRM_AMDGPU_CTX: u32 = 2;
+pub const DRM_AMDGPU_CS: u32 = 4;
 pub const DRM_AMDGPU_INFO: u32 = 5;
+pub const DRM_AMDGPU_GEM_VA: u32 = 8;
+pub const DRM_AMDGPU_WAIT_CS: u32 = 9;
 pub const AMDGPU_GEM_DOMAIN_CPU: u32 = 1;
 pub const AMDGPU_GEM_DOMAIN_GTT: u32 = 2;
 pub const AMDGPU_GEM_DOMAIN_VRAM: u32 = 4;
@@ -35,7 +40,37 @@ pub const AMDGPU_GEM_CREATE_CP_MQD_GFX9: u32 = 256;
 pub const AMDGPU_GEM_CREATE_VRAM_WIPE_ON_RELEASE: u32 = 512;
 pub const AMDGPU_GEM_CREATE_ENCRYPTED: u32 = 1024;
 pub const AMDGPU_GEM_CREATE_PREEMPTIBLE: u32 = 2048;
+pub const AMDGPU_CTX_OP_ALLOC_CTX: u32 = 1;
+pub const AMDGPU_CTX_OP_FREE_CTX: u32 = 2;
+pub const AMDGPU_CTX_OP_QUERY_STATE: u32 = 3;
+pub const AMDGPU_CTX_OP_QUERY_STATE2: u32 = 4;
+pub const AMDGPU_CTX_OP_GET_STABLE_PSTATE: u32 = 5;
+pub const AMDGPU_CTX_OP_SET_STABLE_PSTATE: u32 = 6;
+pub const AMDGPU_CTX_QUERY2_FLAGS_RESET: u32 = 1;
+pub const AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST: u32 = 2;
+pub const AMDGPU_CTX_QUERY2_FLAGS_GUILTY: u32 = 4;
+pub const AMDGPU_CTX_QUERY2_FLAGS_RAS_CE: u32 = 8;
+pub const AMDGPU_CTX_QUERY2_FLAGS_RAS_UE: u32 = 16;
+pub const AMDGPU_VA_OP_MAP: u32 = 1;
+pub const AMDGPU_VA_OP_UNMAP: u32 = 2;
+pub const AMDGPU_VA_OP_CLEAR: u32 = 3;
+pub const AMDGPU_VA_OP_REPLACE: u32 = 4;
+pub const AMDGPU_VM_PAGE_READABLE: u32 = 2;
+pub const AMDGPU_VM_PAGE_WRITEABLE: u32 = 4;
+pub const AMDGPU_VM_PAGE_EXECUTABLE: u32 = 8;
+pub const AMDGPU_VM_PAGE_PRT: u32 = 16;
+pub const AMDGPU_HW_IP_COMPUTE: u32 = 1;
+pub const AMDGPU_CHUNK_ID_IB: u32 = 1;
+pub const AMDGPU_CHUNK_ID_FENCE: u32 = 2;
+pub const AMDGPU_CHUNK_ID_DEPENDENCIES: u32 = 3;
+pub const AMDGPU_CHUNK_ID_SYNCOBJ_IN: u32 = 4;
+pub const AMDGPU_CHUNK_ID_SYNCOBJ_OUT: u32 = 5;
+pub const AMDGPU_CHUNK_ID_BO_HANDLES: u32 = 6;
+pub const AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES: u32 = 7;
+pub const AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT: u32 = 8;
+pub const AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL: u32 = 9;
 pub const AMDGPU_IDS_FLAGS_FUSION: u32 = 1;
+pub const AMDGPU_INFO_HW_IP_INFO: u32 = 2;
 pub const AMDGPU_INFO_FW_VERSION: u32 = 14;
 pub const AMDGPU_INFO_FW_VCE: u32 = 1;
 pub const AMDGPU_INFO_FW_UVD: u32 = 2;
@@ -428,6 +463,401 @@ impl Default for drm_amdgpu_gem_create {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_bo_list_in {
+    pub operation: __u32,
+    pub list_handle: __u32,
+    pub bo_number: __u32,
+    pub bo_info_size: __u32,
+    pub bo_info_ptr: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_bo_list_in"][::std::mem::size_of::<drm_amdgpu_bo_list_in>() - 24usize];
+    ["Alignment of drm_amdgpu_bo_list_in"][::std::mem::align_of::<drm_amdgpu_bo_list_in>() - 8usize];
+    ["Offset of field: drm_amdgpu_bo_list_in::operation"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_in, operation) - 0usize];
+    ["Offset of field: drm_amdgpu_bo_list_in::list_handle"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_in, list_handle) - 4usize];
+    ["Offset of field: drm_amdgpu_bo_list_in::bo_number"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_in, bo_number) - 8usize];
+    ["Offset of field: drm_amdgpu_bo_list_in::bo_info_size"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_in, bo_info_size) - 12usize];
+    ["Offset of field: drm_amdgpu_bo_list_in::bo_info_ptr"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_in, bo_info_ptr) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_bo_list_entry {
+    pub bo_handle: __u32,
+    pub bo_priority: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_bo_list_entry"][::std::mem::size_of::<drm_amdgpu_bo_list_entry>() - 8usize];
+    ["Alignment of drm_amdgpu_bo_list_entry"][::std::mem::align_of::<drm_amdgpu_bo_list_entry>() - 4usize];
+    ["Offset of field: drm_amdgpu_bo_list_entry::bo_handle"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_entry, bo_handle) - 0usize];
+    ["Offset of field: drm_amdgpu_bo_list_entry::bo_priority"]
+        [::std::mem::offset_of!(drm_amdgpu_bo_list_entry, bo_priority) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_in {
+    pub op: __u32,
+    pub flags: __u32,
+    pub ctx_id: __u32,
+    pub priority: __s32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_ctx_in"][::std::mem::size_of::<drm_amdgpu_ctx_in>() - 16usize];
+    ["Alignment of drm_amdgpu_ctx_in"][::std::mem::align_of::<drm_amdgpu_ctx_in>() - 4usize];
+    ["Offset of field: drm_amdgpu_ctx_in::op"][::std::mem::offset_of!(drm_amdgpu_ctx_in, op) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx_in::flags"][::std::mem::offset_of!(drm_amdgpu_ctx_in, flags) - 4usize];
+    ["Offset of field: drm_amdgpu_ctx_in::ctx_id"][::std::mem::offset_of!(drm_amdgpu_ctx_in, ctx_id) - 8usize];
+    ["Offset of field: drm_amdgpu_ctx_in::priority"][::std::mem::offset_of!(drm_amdgpu_ctx_in, priority) - 12usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_ctx_out {
+    pub alloc: drm_amdgpu_ctx_out__bindgen_ty_1,
+    pub state: drm_amdgpu_ctx_out__bindgen_ty_2,
+    pub pstate: drm_amdgpu_ctx_out__bindgen_ty_3,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_out__bindgen_ty_1 {
+    pub ctx_id: __u32,
+    pub _pad: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_ctx_out__bindgen_ty_1"][::std::mem::size_of::<drm_amdgpu_ctx_out__bindgen_ty_1>() - 8usize];
+    ["Alignment of drm_amdgpu_ctx_out__bindgen_ty_1"]
+        [::std::mem::align_of::<drm_amdgpu_ctx_out__bindgen_ty_1>() - 4usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_1::ctx_id"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_1, ctx_id) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_1::_pad"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_1, _pad) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_out__bindgen_ty_2 {
+    pub flags: __u64,
+    pub hangs: __u32,
+    pub reset_status: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_ctx_out__bindgen_ty_2"][::std::mem::size_of::<drm_amdgpu_ctx_out__bindgen_ty_2>() - 16usize];
+    ["Alignment of drm_amdgpu_ctx_out__bindgen_ty_2"]
+        [::std::mem::align_of::<drm_amdgpu_ctx_out__bindgen_ty_2>() - 8usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_2::flags"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_2, flags) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_2::hangs"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_2, hangs) - 8usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_2::reset_status"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_2, reset_status) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_out__bindgen_ty_3 {
+    pub flags: __u32,
+    pub _pad: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_ctx_out__bindgen_ty_3"][::std::mem::size_of::<drm_amdgpu_ctx_out__bindgen_ty_3>() - 8usize];
+    ["Alignment of drm_amdgpu_ctx_out__bindgen_ty_3"]
+        [::std::mem::align_of::<drm_amdgpu_ctx_out__bindgen_ty_3>() - 4usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_3::flags"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_3, flags) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx_out__bindgen_ty_3::_pad"]
+        [::std::mem::offset_of!(drm_amdgpu_ctx_out__bindgen_ty_3, _pad) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_ctx_out"][::std::mem::size_of::<drm_amdgpu_ctx_out>() - 16usize];
+    ["Alignment of drm_amdgpu_ctx_out"][::std::mem::align_of::<drm_amdgpu_ctx_out>() - 8usize];
+    ["Offset of field: drm_amdgpu_ctx_out::alloc"][::std::mem::offset_of!(drm_amdgpu_ctx_out, alloc) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx_out::state"][::std::mem::offset_of!(drm_amdgpu_ctx_out, state) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx_out::pstate"][::std::mem::offset_of!(drm_amdgpu_ctx_out, pstate) - 0usize];
+};
+impl Default for drm_amdgpu_ctx_out {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_ctx {
+    pub in_: drm_amdgpu_ctx_in,
+    pub out: drm_amdgpu_ctx_out,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_ctx"][::std::mem::size_of::<drm_amdgpu_ctx>() - 16usize];
+    ["Alignment of drm_amdgpu_ctx"][::std::mem::align_of::<drm_amdgpu_ctx>() - 8usize];
+    ["Offset of field: drm_amdgpu_ctx::in_"][::std::mem::offset_of!(drm_amdgpu_ctx, in_) - 0usize];
+    ["Offset of field: drm_amdgpu_ctx::out"][::std::mem::offset_of!(drm_amdgpu_ctx, out) - 0usize];
+};
+impl Default for drm_amdgpu_ctx {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_gem_mmap_in {
+    pub handle: __u32,
+    pub _pad: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_mmap_in"][::std::mem::size_of::<drm_amdgpu_gem_mmap_in>() - 8usize];
+    ["Alignment of drm_amdgpu_gem_mmap_in"][::std::mem::align_of::<drm_amdgpu_gem_mmap_in>() - 4usize];
+    ["Offset of field: drm_amdgpu_gem_mmap_in::handle"]
+        [::std::mem::offset_of!(drm_amdgpu_gem_mmap_in, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_mmap_in::_pad"][::std::mem::offset_of!(drm_amdgpu_gem_mmap_in, _pad) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_gem_mmap_out {
+    pub addr_ptr: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_mmap_out"][::std::mem::size_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
+    ["Alignment of drm_amdgpu_gem_mmap_out"][::std::mem::align_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_mmap_out::addr_ptr"]
+        [::std::mem::offset_of!(drm_amdgpu_gem_mmap_out, addr_ptr) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_gem_mmap {
+    pub in_: drm_amdgpu_gem_mmap_in,
+    pub out: drm_amdgpu_gem_mmap_out,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_mmap"][::std::mem::size_of::<drm_amdgpu_gem_mmap>() - 8usize];
+    ["Alignment of drm_amdgpu_gem_mmap"][::std::mem::align_of::<drm_amdgpu_gem_mmap>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_mmap::in_"][::std::mem::offset_of!(drm_amdgpu_gem_mmap, in_) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_mmap::out"][::std::mem::offset_of!(drm_amdgpu_gem_mmap, out) - 0usize];
+};
+impl Default for drm_amdgpu_gem_mmap {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_wait_cs_in {
+    pub handle: __u64,
+    pub timeout: __u64,
+    pub ip_type: __u32,
+    pub ip_instance: __u32,
+    pub ring: __u32,
+    pub ctx_id: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_wait_cs_in"][::std::mem::size_of::<drm_amdgpu_wait_cs_in>() - 32usize];
+    ["Alignment of drm_amdgpu_wait_cs_in"][::std::mem::align_of::<drm_amdgpu_wait_cs_in>() - 8usize];
+    ["Offset of field: drm_amdgpu_wait_cs_in::handle"][::std::mem::offset_of!(drm_amdgpu_wait_cs_in, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_wait_cs_in::timeout"]
+        [::std::mem::offset_of!(drm_amdgpu_wait_cs_in, timeout) - 8usize];
+    ["Offset of field: drm_amdgpu_wait_cs_in::ip_type"]
+        [::std::mem::offset_of!(drm_amdgpu_wait_cs_in, ip_type) - 16usize];
+    ["Offset of field: drm_amdgpu_wait_cs_in::ip_instance"]
+        [::std::mem::offset_of!(drm_amdgpu_wait_cs_in, ip_instance) - 20usize];
+    ["Offset of field: drm_amdgpu_wait_cs_in::ring"][::std::mem::offset_of!(drm_amdgpu_wait_cs_in, ring) - 24usize];
+    ["Offset of field: drm_amdgpu_wait_cs_in::ctx_id"][::std::mem::offset_of!(drm_amdgpu_wait_cs_in, ctx_id) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_wait_cs_out {
+    pub status: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_wait_cs_out"][::std::mem::size_of::<drm_amdgpu_wait_cs_out>() - 8usize];
+    ["Alignment of drm_amdgpu_wait_cs_out"][::std::mem::align_of::<drm_amdgpu_wait_cs_out>() - 8usize];
+    ["Offset of field: drm_amdgpu_wait_cs_out::status"]
+        [::std::mem::offset_of!(drm_amdgpu_wait_cs_out, status) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_wait_cs {
+    pub in_: drm_amdgpu_wait_cs_in,
+    pub out: drm_amdgpu_wait_cs_out,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_wait_cs"][::std::mem::size_of::<drm_amdgpu_wait_cs>() - 32usize];
+    ["Alignment of drm_amdgpu_wait_cs"][::std::mem::align_of::<drm_amdgpu_wait_cs>() - 8usize];
+    ["Offset of field: drm_amdgpu_wait_cs::in_"][::std::mem::offset_of!(drm_amdgpu_wait_cs, in_) - 0usize];
+    ["Offset of field: drm_amdgpu_wait_cs::out"][::std::mem::offset_of!(drm_amdgpu_wait_cs, out) - 0usize];
+};
+impl Default for drm_amdgpu_wait_cs {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_gem_va {
+    pub handle: __u32,
+    pub _pad: __u32,
+    pub operation: __u32,
+    pub flags: __u32,
+    pub va_address: __u64,
+    pub offset_in_bo: __u64,
+    pub map_size: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_va"][::std::mem::size_of::<drm_amdgpu_gem_va>() - 40usize];
+    ["Alignment of drm_amdgpu_gem_va"][::std::mem::align_of::<drm_amdgpu_gem_va>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_va::handle"][::std::mem::offset_of!(drm_amdgpu_gem_va, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_va::_pad"][::std::mem::offset_of!(drm_amdgpu_gem_va, _pad) - 4usize];
+    ["Offset of field: drm_amdgpu_gem_va::operation"][::std::mem::offset_of!(drm_amdgpu_gem_va, operation) - 8usize];
+    ["Offset of field: drm_amdgpu_gem_va::flags"][::std::mem::offset_of!(drm_amdgpu_gem_va, flags) - 12usize];
+    ["Offset of field: drm_amdgpu_gem_va::va_address"][::std::mem::offset_of!(drm_amdgpu_gem_va, va_address) - 16usize];
+    ["Offset of field: drm_amdgpu_gem_va::offset_in_bo"]
+        [::std::mem::offset_of!(drm_amdgpu_gem_va, offset_in_bo) - 24usize];
+    ["Offset of field: drm_amdgpu_gem_va::map_size"][::std::mem::offset_of!(drm_amdgpu_gem_va, map_size) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk {
+    pub chunk_id: __u32,
+    pub length_dw: __u32,
+    pub chunk_data: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_cs_chunk"][::std::mem::size_of::<drm_amdgpu_cs_chunk>() - 16usize];
+    ["Alignment of drm_amdgpu_cs_chunk"][::std::mem::align_of::<drm_amdgpu_cs_chunk>() - 8usize];
+    ["Offset of field: drm_amdgpu_cs_chunk::chunk_id"][::std::mem::offset_of!(drm_amdgpu_cs_chunk, chunk_id) - 0usize];
+    ["Offset of field: drm_amdgpu_cs_chunk::length_dw"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk, length_dw) - 4usize];
+    ["Offset of field: drm_amdgpu_cs_chunk::chunk_data"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk, chunk_data) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_in {
+    pub ctx_id: __u32,
+    pub bo_list_handle: __u32,
+    pub num_chunks: __u32,
+    pub flags: __u32,
+    pub chunks: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_cs_in"][::std::mem::size_of::<drm_amdgpu_cs_in>() - 24usize];
+    ["Alignment of drm_amdgpu_cs_in"][::std::mem::align_of::<drm_amdgpu_cs_in>() - 8usize];
+    ["Offset of field: drm_amdgpu_cs_in::ctx_id"][::std::mem::offset_of!(drm_amdgpu_cs_in, ctx_id) - 0usize];
+    ["Offset of field: drm_amdgpu_cs_in::bo_list_handle"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_in, bo_list_handle) - 4usize];
+    ["Offset of field: drm_amdgpu_cs_in::num_chunks"][::std::mem::offset_of!(drm_amdgpu_cs_in, num_chunks) - 8usize];
+    ["Offset of field: drm_amdgpu_cs_in::flags"][::std::mem::offset_of!(drm_amdgpu_cs_in, flags) - 12usize];
+    ["Offset of field: drm_amdgpu_cs_in::chunks"][::std::mem::offset_of!(drm_amdgpu_cs_in, chunks) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_out {
+    pub handle: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_cs_out"][::std::mem::size_of::<drm_amdgpu_cs_out>() - 8usize];
+    ["Alignment of drm_amdgpu_cs_out"][::std::mem::align_of::<drm_amdgpu_cs_out>() - 8usize];
+    ["Offset of field: drm_amdgpu_cs_out::handle"][::std::mem::offset_of!(drm_amdgpu_cs_out, handle) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_cs {
+    pub in_: drm_amdgpu_cs_in,
+    pub out: drm_amdgpu_cs_out,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_cs"][::std::mem::size_of::<drm_amdgpu_cs>() - 24usize];
+    ["Alignment of drm_amdgpu_cs"][::std::mem::align_of::<drm_amdgpu_cs>() - 8usize];
+    ["Offset of field: drm_amdgpu_cs::in_"][::std::mem::offset_of!(drm_amdgpu_cs, in_) - 0usize];
+    ["Offset of field: drm_amdgpu_cs::out"][::std::mem::offset_of!(drm_amdgpu_cs, out) - 0usize];
+};
+impl Default for drm_amdgpu_cs {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_ib {
+    pub _pad: __u32,
+    pub flags: __u32,
+    pub va_start: __u64,
+    pub ib_bytes: __u32,
+    pub ip_type: __u32,
+    pub ip_instance: __u32,
+    pub ring: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_cs_chunk_ib"][::std::mem::size_of::<drm_amdgpu_cs_chunk_ib>() - 32usize];
+    ["Alignment of drm_amdgpu_cs_chunk_ib"][::std::mem::align_of::<drm_amdgpu_cs_chunk_ib>() - 8usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::_pad"][::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, _pad) - 0usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::flags"][::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, flags) - 4usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::va_start"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, va_start) - 8usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::ib_bytes"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, ib_bytes) - 16usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::ip_type"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, ip_type) - 20usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::ip_instance"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, ip_instance) - 24usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_ib::ring"][::std::mem::offset_of!(drm_amdgpu_cs_chunk_ib, ring) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_fence {
+    pub handle: __u32,
+    pub offset: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_cs_chunk_fence"][::std::mem::size_of::<drm_amdgpu_cs_chunk_fence>() - 8usize];
+    ["Alignment of drm_amdgpu_cs_chunk_fence"][::std::mem::align_of::<drm_amdgpu_cs_chunk_fence>() - 4usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_fence::handle"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk_fence, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_cs_chunk_fence::offset"]
+        [::std::mem::offset_of!(drm_amdgpu_cs_chunk_fence, offset) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct drm_amdgpu_query_fw {
     pub fw_type: __u32,
     pub ip_instance: __u32,
@@ -816,6 +1246,35 @@ const _: () = {
         [::std::mem::offset_of!(drm_amdgpu_info_device, pa_sc_tile_steering_override) - 352usize];
     ["Offset of field: drm_amdgpu_info_device::tcc_disabled_mask"]
         [::std::mem::offset_of!(drm_amdgpu_info_device, tcc_disabled_mask) - 360usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_info_hw_ip {
+    pub hw_ip_version_major: __u32,
+    pub hw_ip_version_minor: __u32,
+    pub capabilities_flags: __u64,
+    pub ib_start_alignment: __u32,
+    pub ib_size_alignment: __u32,
+    pub available_rings: __u32,
+    pub _pad: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_info_hw_ip"][::std::mem::size_of::<drm_amdgpu_info_hw_ip>() - 32usize];
+    ["Alignment of drm_amdgpu_info_hw_ip"][::std::mem::align_of::<drm_amdgpu_info_hw_ip>() - 8usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::hw_ip_version_major"]
+        [::std::mem::offset_of!(drm_amdgpu_info_hw_ip, hw_ip_version_major) - 0usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::hw_ip_version_minor"]
+        [::std::mem::offset_of!(drm_amdgpu_info_hw_ip, hw_ip_version_minor) - 4usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::capabilities_flags"]
+        [::std::mem::offset_of!(drm_amdgpu_info_hw_ip, capabilities_flags) - 8usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::ib_start_alignment"]
+        [::std::mem::offset_of!(drm_amdgpu_info_hw_ip, ib_start_alignment) - 16usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::ib_size_alignment"]
+        [::std::mem::offset_of!(drm_amdgpu_info_hw_ip, ib_size_alignment) - 20usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::available_rings"]
+        [::std::mem::offset_of!(drm_amdgpu_info_hw_ip, available_rings) - 24usize];
+    ["Offset of field: drm_amdgpu_info_hw_ip::_pad"][::std::mem::offset_of!(drm_amdgpu_info_hw_ip, _pad) - 28usize];
 };
 pub const DRM_AMDXDNA_CREATE_HWCTX: amdxdna_ioctl_number = 0;
 pub const DRM_AMDXDNA_DESTROY_HWCTX: amdxdna_ioctl_number = 1;

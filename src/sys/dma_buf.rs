@@ -180,7 +180,7 @@ impl Mapping {
     ///
     /// # Errors
     /// EACCES: not open for reading and writing. EINVAL: `size` is 0. ENOMEM, ENODEV: its driver cannot map it.
-    pub(super) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> DriverResult<Mapping> {
+    pub(crate) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> DriverResult<Mapping> {
         let len = usize::try_from(size).ok().filter(|&len| len != 0);
         let len = len.ok_or_else(|| Failure::new(what, Errno::EINVAL))?;
         // Given a length, memmap2 does not query the file's length, which device nodes lack.
@@ -192,6 +192,14 @@ impl Mapping {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` bytes for its life; the type says which other writers there are.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
+    }
+
+    /// The number in the first eight bytes, which a device may be writing. What the device wrote before is seen after.
+    #[cfg(feature = "amdgpu")]
+    pub fn load_first(&self) -> u64 {
+        // SAFETY: a mapping begins at a page and has at least eight bytes; no reference to them is made.
+        let first = unsafe { std::sync::atomic::AtomicU64::from_ptr(self.map.as_mut_ptr().cast()) };
+        first.load(std::sync::atomic::Ordering::Acquire)
     }
 
     /// The bytes, for writing.

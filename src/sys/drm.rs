@@ -105,9 +105,7 @@ impl Node {
     /// ETIME: `timeout` is over.
     pub fn wait_timeline(&self, handle: u32, point: u64, timeout: Duration) -> DriverResult<()> {
         let what = "wait for a timeline fence";
-        // The kernel accepts an absolute deadline: an interrupted wait does not take longer.
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
-        let deadline = Duration::from(now).saturating_add(timeout).as_nanos().min(i64::MAX as u128) as i64;
+        let deadline = deadline(what, timeout)?;
         let (handles, points) = ([handle], [point]);
         let mut data = b::drm_syncobj_timeline_wait {
             handles: handles.as_ptr() as u64,
@@ -126,6 +124,13 @@ impl AsFd for Node {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The end of a wait, in nanoseconds of the monotonic clock. The kernel accepts an absolute deadline: an interrupted
+/// wait does not take longer.
+pub(super) fn deadline(what: &str, timeout: Duration) -> DriverResult<i64> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
+    Ok(Duration::from(now).saturating_add(timeout).as_nanos().min(i64::MAX as u128) as i64)
 }
 
 /// The text before the first zero byte.

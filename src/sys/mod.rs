@@ -17,6 +17,8 @@ pub mod failure;
 pub(crate) mod fake;
 #[cfg(feature = "cli")]
 pub mod interrupt;
+#[cfg(any(test, all(feature = "amdgpu", feature = "testing")))]
+pub(crate) mod ioctl_fake;
 pub mod memory;
 pub mod npu_program;
 #[cfg(feature = "cli")]

@@ -27,6 +27,16 @@ const fn amdgpu(number: u32) -> u32 {
 
 // amdgpu_drm.h
 ioctl_readwrite!(amdgpu_gem_create, b'd', amdgpu(b::DRM_AMDGPU_GEM_CREATE), b::drm_amdgpu_gem_create);
+#[cfg(feature = "amdgpu")]
+ioctl_readwrite!(amdgpu_gem_mmap, b'd', amdgpu(b::DRM_AMDGPU_GEM_MMAP), b::drm_amdgpu_gem_mmap);
+#[cfg(feature = "amdgpu")]
+ioctl_write_ptr!(amdgpu_gem_va, b'd', amdgpu(b::DRM_AMDGPU_GEM_VA), b::drm_amdgpu_gem_va);
+#[cfg(feature = "amdgpu")]
+ioctl_readwrite!(amdgpu_ctx, b'd', amdgpu(b::DRM_AMDGPU_CTX), b::drm_amdgpu_ctx);
+#[cfg(feature = "amdgpu")]
+ioctl_readwrite!(amdgpu_cs, b'd', amdgpu(b::DRM_AMDGPU_CS), b::drm_amdgpu_cs);
+#[cfg(feature = "amdgpu")]
+ioctl_readwrite!(amdgpu_wait_cs, b'd', amdgpu(b::DRM_AMDGPU_WAIT_CS), b::drm_amdgpu_wait_cs);
 ioctl_write_ptr!(amdgpu_info, b'd', amdgpu(b::DRM_AMDGPU_INFO), b::drm_amdgpu_info);
 
 const fn amdxdna(number: b::amdxdna_ioctl_number) -> u32 {

@@ -65,8 +65,30 @@ fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::DriverRes
         ("udmabuf", DmaBuf::from_memfd(node.as_fd(), memfd.as_fd(), page_size()).map(drop)),
         ("heap", DmaBuf::from_heap(node.as_fd(), page_size()).map(drop)),
     ];
+    #[cfg(feature = "amdgpu")]
+    all.extend(amdgpu_requests(node));
     all.shrink_to_fit();
     all
+}
+
+/// The requests of amdgpu's driver.
+#[cfg(feature = "amdgpu")]
+fn amdgpu_requests(node: &Node) -> Vec<(&'static str, super::DriverResult<()>)> {
+    use amdgpu::context::{Context, IndirectBuffer, ObjectList};
+    use amdgpu::objects::{self, GpuAccess, HostMapping, ObjectKind, PlacedObject};
+    let (context, gem, list) = (Context::of(node, 1), node.own(1), ObjectList::default());
+    let kind = ObjectKind { in_vram: true, host: HostMapping::None, is_shared: false };
+    let place = || PlacedObject::new(node, node.own(1), 1 << 32, page_size(), GpuAccess::Code);
+    vec![
+        ("compute", amdgpu::compute(node).map(drop)),
+        ("object", objects::allocate(node, page_size(), kind).map(drop)),
+        ("map", objects::map(node, &gem, page_size()).map(drop)),
+        ("place", place().map(drop)),
+        ("amdgpu context", Context::new(node).map(drop)),
+        ("submit", context.submit(&[IndirectBuffer::default()], (&gem, 0), &list).map(drop)),
+        ("wait for a submit", context.wait(1, Duration::ZERO).map(drop)),
+        ("state", context.state().map(drop)),
+    ]
 }
 
 #[test]
@@ -130,6 +152,16 @@ fn requests_carry_the_numbers_and_sizes_of_the_headers() {
         ("begin", 0x4008_6200),
         ("udmabuf", 0x4018_7542),
         ("heap", 0xc018_4800),
+        #[cfg(feature = "amdgpu")]
+        ("map", 0xc008_6441),
+        #[cfg(feature = "amdgpu")]
+        ("place", 0x4028_6448),
+        #[cfg(feature = "amdgpu")]
+        ("amdgpu context", 0xc010_6442),
+        #[cfg(feature = "amdgpu")]
+        ("submit", 0xc018_6444),
+        #[cfg(feature = "amdgpu")]
+        ("wait for a submit", 0xc020_6449),
     ] {
         assert!(seen.contains(&request), "{name} should be {request:#x}; seen: {seen:#x?}");
         assert!(names.contains(&name));

@@ -1,4 +1,11 @@
-//! amdgpu's own interface: the GPU's properties, memory use and sensors, and buffers that always stay in GTT.
+//! amdgpu's own interface: the GPU's properties, memory use and sensors, and buffers that always stay in GTT. With the
+//! feature `amdgpu` also what a driver needs: objects in the GPU's address space ([`objects`]), and contexts that run
+//! packets ([`context`]).
+
+#[cfg(feature = "amdgpu")]
+pub mod context;
+#[cfg(feature = "amdgpu")]
+pub mod objects;
 
 use super::answer::ReplyBuffer;
 use super::bindings as b;
@@ -31,6 +38,28 @@ pub struct GpuInfo {
     pub is_apu: bool,
     /// Lanes per wave.
     pub wave: u32,
+}
+
+/// What a driver has to know of a GPU beside [`GpuInfo`].
+#[cfg(feature = "amdgpu")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputeInfo {
+    /// The compute rings that may be used, a bit each.
+    pub rings: u32,
+    /// Alignment of an indirect buffer's address, in bytes.
+    pub start_alignment: u32,
+    /// Alignment of an indirect buffer's size, in bytes.
+    pub size_alignment: u32,
+    /// Shader engines.
+    pub engines: u32,
+    /// Rate of the clock that stamps record, in kHz.
+    pub clock: u32,
+    /// The lower addresses that a process may use.
+    pub low: std::ops::Range<u64>,
+    /// The upper ones, whose topmost sixteen bits are set.
+    pub high: std::ops::Range<u64>,
+    /// Alignment of addresses that objects are mapped at.
+    pub page: u64,
 }
 
 /// One heap, in bytes.
@@ -165,6 +194,27 @@ pub fn device(node: &Node) -> DriverResult<GpuInfo> {
     })
 }
 
+/// A GPU's compute rings and its address space.
+///
+/// # Errors
+/// As [`device`].
+#[cfg(feature = "amdgpu")]
+pub fn compute(node: &Node) -> DriverResult<ComputeInfo> {
+    let d: b::drm_amdgpu_info_device = ask(node, "ask what the GPU is", b::AMDGPU_INFO_DEV_INFO, |_| {})?;
+    let put = |info: &mut b::drm_amdgpu_info| info.__bindgen_anon_1.query_hw_ip.type_ = b::AMDGPU_HW_IP_COMPUTE;
+    let ip: b::drm_amdgpu_info_hw_ip = ask(node, "ask for compute rings", b::AMDGPU_INFO_HW_IP_INFO, put)?;
+    Ok(ComputeInfo {
+        rings: ip.available_rings,
+        start_alignment: ip.ib_start_alignment,
+        size_alignment: ip.ib_size_alignment,
+        engines: d.num_shader_engines,
+        clock: d.gpu_counter_freq,
+        low: d.virtual_address_offset..d.virtual_address_max,
+        high: d.high_va_offset..d.high_va_max,
+        page: u64::from(d.virtual_address_alignment).max(page_size()),
+    })
+}
+
 /// The GPU's heaps and their use.
 ///
 /// # Errors
@@ -228,21 +278,26 @@ pub fn sensor(node: &Node, sensor: GpuSensor) -> DriverResult<u32> {
 /// # Errors
 /// ENOMEM: GTT is full. EINVAL: `size` is 0 or not a multiple of the page size.
 pub fn allocate_gtt(node: &Node, size: u64) -> DriverResult<Gem> {
-    let what = "allocate GTT memory";
+    let (domains, flags) = (b::AMDGPU_GEM_DOMAIN_GTT, b::AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED);
+    create(node, "allocate GTT memory", size, domains, flags)
+}
+
+/// The GEM_CREATE ioctl.
+fn create(node: &Node, what: &str, size: u64, domains: u32, flags: u32) -> DriverResult<Gem> {
     if size == 0 || !size.is_multiple_of(page_size()) {
         return Err(Failure::new(what, Errno::EINVAL));
     }
-    let mut data = b::drm_amdgpu_gem_create {
-        in_: b::drm_amdgpu_gem_create_in {
-            bo_size: size,
-            alignment: page_size(),
-            domains: u64::from(b::AMDGPU_GEM_DOMAIN_GTT),
-            domain_flags: u64::from(b::AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED),
-        },
+    let arguments = b::drm_amdgpu_gem_create_in {
+        bo_size: size,
+        alignment: page_size(),
+        domains: domains.into(),
+        domain_flags: flags.into(),
     };
-    // SAFETY: the structure is valid for the call.
-    let made = retry(what, || unsafe { raw::amdgpu_gem_create(node.raw(), &mut data) });
-    // SAFETY: the kernel answers in the same union's `out`.
-    let handle = made.map(|_| unsafe { data.out.handle })?;
+    // The kernel's answer is written over the arguments, which a repeated request needs again.
+    let handle = retry(what, || {
+        let mut data = b::drm_amdgpu_gem_create { in_: arguments };
+        // SAFETY: the structure is valid for the call; the kernel answers in the same union's `out`.
+        unsafe { raw::amdgpu_gem_create(node.raw(), &mut data).map(|_| data.out.handle) }
+    })?;
     Ok(node.own(handle))
 }
