@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms in order: a room names those before it alone, in code and in comments.
-const ROOMS: [&str; 26] = [
+const ROOMS: [&str; 27] = [
     "display",
     "error",
     "cancel",
@@ -24,6 +24,7 @@ const ROOMS: [&str; 26] = [
     "npu",
     "replay",
     "vulkan",
+    "amdgpu",
     "text",
     "sequence",
     "engine",

@@ -1,7 +1,51 @@
-//! Machine code of kernels, and the register words that it runs with.
+//! The chips that there is code for, machine code of kernels, and the register words that it runs with.
 
-/// One kernel's machine code, and the register words that it runs with. Its workgroup is [`Kernel::workgroup`] threads in
-/// waves of 32; it has no scratch memory.
+use crate::sys::amdgpu::GpuInfo;
+
+/// The chips that there is code for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Chip {
+    /// RDNA 3: Radeon 740M to 780M.
+    Gfx1103,
+    /// RDNA 3.5: Radeon 880M and 890M.
+    Gfx1150,
+    /// RDNA 3.5: Radeon 8040S to 8060S.
+    Gfx1151,
+}
+
+/// Families and revisions of the kernel's driver: `AMDGPU_FAMILY_GC_11_0_1` and `AMDGPU_FAMILY_GC_11_5_0` of amdgpu_drm.h,
+/// and the revisions that soc21.c gives the chips within the second one.
+const GC_11_0_1: u32 = 148;
+const GC_11_5_0: u32 = 150;
+const GFX1150_REVISIONS: std::ops::Range<u32> = 0x01..0x40;
+const GFX1151_REVISIONS: std::ops::Range<u32> = 0xc0..0x100;
+
+impl Chip {
+    /// Every chip.
+    pub const ALL: [Chip; 3] = [Chip::Gfx1103, Chip::Gfx1150, Chip::Gfx1151];
+
+    /// The chip of a GPU, if there is code for it.
+    pub fn of(info: &GpuInfo) -> Option<Chip> {
+        match (info.family, info.external_rev) {
+            (GC_11_0_1, _) => Some(Chip::Gfx1103),
+            (GC_11_5_0, revision) if GFX1150_REVISIONS.contains(&revision) => Some(Chip::Gfx1150),
+            (GC_11_5_0, revision) if GFX1151_REVISIONS.contains(&revision) => Some(Chip::Gfx1151),
+            _ => None,
+        }
+    }
+
+    /// The name of its instruction set.
+    pub fn name(self) -> &'static str {
+        match self {
+            Chip::Gfx1103 => "gfx1103",
+            Chip::Gfx1150 => "gfx1150",
+            Chip::Gfx1151 => "gfx1151",
+        }
+    }
+}
+
+/// One kernel's machine code, and the register words that it runs with. Its waves have 32 lanes; it has no scratch
+/// memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelCode {
     /// The code. The fetcher reads up to 192 bytes behind it, which must be mapped.

@@ -1,5 +1,22 @@
-//! The kernel's amdgpu driver without Vulkan: packets for the compute ring, and code that was compiled ahead of time.
+//! The driver of AMD's RDNA 3 and 3.5 GPUs by the kernel's amdgpu interface itself. Each module uses those above it.
+//!
+//! | module | purpose |
+//! | --- | --- |
+//! | [`code`] | the chips, and the machine code of their kernels |
+//! | [`packets`] | writes the packets of dispatches, edges and stamps |
+//! | [`copy`] | fills and copies as dispatches |
+//! | [`device`] | opens a render node, checks it and queries its capabilities |
+//! | [`memory`] | allocations, at addresses of [`addresses`] |
+//! | [`queue`] | submits, and their end |
 
+mod addresses;
 pub mod code;
 pub mod copy;
+pub mod device;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
+pub mod memory;
 pub mod packets;
+pub mod queue;
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ pub struct MatrixUnits {
 }
 
 /// The matrix units of RDNA 3 and 3.5 as RADV reports them.
-#[cfg(any(feature = "cli", feature = "serve", test))]
+#[cfg(any(feature = "amdgpu", feature = "cli", feature = "serve", test))]
 pub(crate) const RDNA3: MatrixUnits = MatrixUnits {
     m: 16,
     n: 16,
