@@ -8,11 +8,13 @@
 //! | [`device`] | opens a render node, checks it and queries its capabilities |
 //! | [`memory`] | allocations, at addresses of [`addresses`] |
 //! | [`queue`] | submits, and their end |
+//! | [`driver`] | implements [`crate::replay::driver::Driver`]: lists of packets |
 
 mod addresses;
 pub mod code;
 pub mod copy;
 pub mod device;
+pub mod driver;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod memory;
