@@ -21,6 +21,8 @@ mod costs;
 mod differences;
 #[path = "rdna/driver.rs"]
 mod driver;
+#[path = "rdna/node.rs"]
+mod node;
 #[path = "rdna/packets.rs"]
 mod packets;
 #[path = "rdna/pm4.rs"]

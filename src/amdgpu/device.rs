@@ -5,11 +5,11 @@ use super::code::Chip;
 use crate::error::{Setting, text};
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::units::RDNA3;
-use crate::machine::heaps::{DeviceMemory, Heap};
+use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap};
 use crate::sys::amdgpu::context::{Context, ObjectList};
 use crate::sys::amdgpu::{self, ComputeInfo, GpuInfo, GpuMemory};
 use crate::sys::drm::Node;
-use crate::vulkan::memory::heaps::pool_of;
+
 use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -143,7 +143,7 @@ fn caps(chip: Chip, info: &GpuInfo, compute: &ComputeInfo, memory: &GpuMemory, v
 /// The heaps of a GPU with `system` bytes free in its system memory.
 fn describe(memory: &GpuMemory, system: u64, caps: &Caps) -> DeviceMemory {
     // A pool's sizes leave out what other programs need.
-    let pool = pool_of(memory, system);
+    let pool = ApuMemory::of(memory, system);
     let gtt = pool.gtt.saturating_sub(pool.gtt_used).min(pool.system);
     let heap = |name: &str, available, device_local| Heap {
         name: name.into(),
