@@ -6,26 +6,33 @@
 //!
 //! Mesa's version is fixed, so that the page changes only with the kernels. `tools/fetch-mesa` gets the driver.
 
+mod common;
+
+#[path = "amd/code.rs"]
+mod code;
 #[path = "amd/isa.rs"]
 mod isa;
+#[path = "amd/list.rs"]
+mod list;
 #[path = "amd/page.rs"]
 mod page;
 #[path = "common/radv.rs"]
 mod radv;
+#[path = "amd/registers.rs"]
+mod registers;
 
 use isa::Isa;
 use kiln::model::{BlockFormat, Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
+use kiln::testing::amdgpu::code::Chip;
 use kiln::testing::lower::arithmetic::{Arithmetic, Operand, modules};
 use kiln::testing::lower::attend_tile;
-use kiln::testing::lower::dispatch::Addresses;
 use kiln::testing::lower::kernels::constants::Constants;
 use kiln::testing::lower::kernels::{Kernel, Module, Relaying};
-use kiln::testing::lower::layout::GpuLayout;
 use kiln::testing::lower::matrix::{self, MatrixTile, MatrixVariant};
 use kiln::testing::lower::target::{Product, Target};
 use kiln::testing::lower::units::MatrixUnits;
-use kiln::testing::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::lower::{PassKind, RowOrder, TokenSource};
 use kiln::testing::replay::measure::{ceiling, fragment};
 use kiln::testing::vulkan::inspect::CompiledKernel;
 use kiln::testing::vulkan::pipelines::Pipelines;
@@ -133,10 +140,9 @@ fn compile_all(out: &Path) {
     assert!(gpu.caps.relays_behind, "dispatches beside each other have run on no AMD GPU");
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     let units = gpu.caps.matrix.expect("these chips have matrix units");
-    // Running a kernel would find this out, but nothing runs here. The value is from the instruction set's manual: how
-    // a wave holds its matrices.
-    let units = MatrixUnits { row_lanes: Some(1), ..units };
-    let (listed, others) = (kernels(gpu.caps.subgroup, units), kernels_of_others(gpu.caps.subgroup, units));
+    // Nothing runs here.
+    let units = list::with_lanes(units);
+    let (listed, others) = (kernels(gpu.caps.subgroup, units), kernels_of_others());
     let is_first = gpu.caps.name.contains(CHIPS[0].1);
     let digest = digest(&listed, &others);
     let is_sample = !takes_all() && kept_page().contains(&digest);
@@ -173,6 +179,10 @@ fn digest(listed: &[Kernel], others: &HashSet<Kernel>) -> String {
         hash.update(std::fs::read(&code).unwrap_or_else(|e| panic!("{code}: {e}")));
         hash.update(header_of(module.name()));
     }
+    hex(hash)
+}
+
+fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -216,11 +226,11 @@ fn wide_heads() -> Shape {
 }
 
 /// What the cost model chooses on these chips: for the other public shapes in INT8, and for 27B in the formats that are most used.
-fn kernels_of_others(subgroup: u32, units: MatrixUnits) -> HashSet<Kernel> {
+fn kernels_of_others() -> HashSet<Kernel> {
     let large = presets::preset("gemma3-27b").unwrap();
     let of_large = WeightFormat::MADE.into_iter().chain(MOST_USED).map(|format| (large.clone(), format));
     let all = other_shapes().chain([wide_heads()]).map(|shape| (shape, WeightFormat::Int8)).chain(of_large);
-    let targets = usual(subgroup, units);
+    let targets = Chip::ALL.map(list::usual);
     all.flat_map(|(shape, format)| of_passes(&shape, format, &targets)).chain(of_drafters(&targets)).collect()
 }
 
@@ -234,16 +244,15 @@ fn of_drafters(targets: &[Target]) -> HashSet<Kernel> {
         let kv = KvType::F16;
         let extent = Extent { context: 4096, max_rows: 512, head_rows: 64, sequences: 8, kv, kv_tokens: None };
         let schedule = Schedule::build_with(&model, extent, int8, Some((&drafter, &int8)));
-        let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
-        let layout = GpuLayout::new(&schedule);
+        let mut passes = list::Passes::new(&schedule);
         for (rows, order) in [(1, RowOrder::Consecutive), (8, RowOrder::Apart)] {
             for (target, tokens) in targets.iter().flat_map(|t| [(t, TokenSource::Host), (t, TokenSource::Drafted(0))])
             {
                 let kind = PassKind { rows, head_rows: rows, order, tokens };
-                let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target, kind };
-                kernels.extend(lowering.segment(Segment::Draft).into_iter().map(|d| d.kernel));
+                passes.of_segment(target, kind, Segment::Draft);
             }
         }
+        kernels.extend(passes.kernels);
     }
     kernels
 }
@@ -305,14 +314,6 @@ fn untuned(subgroup: u32, units: MatrixUnits) -> [Target; 5] {
     [float, dot, matrix, halves, bytes]
 }
 
-/// The chips as the cost model knows them, untuned.
-fn usual(subgroup: u32, units: MatrixUnits) -> [Target; 3] {
-    ["780m", "890m", "8060s"].map(|name| {
-        let figures = Some(kiln::testing::lower::figures::Figures::named(name).unwrap());
-        Target { figures, ..Target::new(subgroup, true, Some(units)) }
-    })
-}
-
 /// [`untuned`], and one for each tile that tuning may choose for a product of few rows; [`linear_kernels`] has those for many
 /// rows.
 fn targets(subgroup: u32, units: MatrixUnits, weights: WeightFormat) -> Vec<Target> {
@@ -340,13 +341,12 @@ fn kinds() -> impl Iterator<Item = PassKind> {
     all.map(|(rows, order, tokens)| PassKind { rows, head_rows: rows.min(8), order, tokens })
 }
 
-fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> Vec<Kernel> {
-    let addresses = Addresses::new(1 << 40, vec![1 << 41; schedule.weights.buffers.len()]);
-    let layout = GpuLayout::new(schedule);
-    let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target, kind };
+fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> HashSet<Kernel> {
+    let mut passes = list::Passes::new(schedule);
     // One local and one global layer represent all.
     let layers = schedule.segments().filter(|s| !matches!(s, Segment::Layer(i) if *i != 0 && *i != 5));
-    layers.flat_map(|s| lowering.segment(s)).map(|d| d.kernel).collect()
+    layers.for_each(|segment| passes.of_segment(target, kind, segment));
+    passes.kernels
 }
 
 fn figures(kernel: Kernel, compiled: &CompiledKernel, is_listed: bool) -> Figures {

@@ -1,6 +1,22 @@
-//! The chips that there is code for, machine code of kernels, and the register words that it runs with.
+//! The machine code of every kernel, compiled ahead of time by RADV of Mesa 25.0.7 for each chip.
+//!
+//! A set is one LZMA stream in src/amdgpu/code: the code of one kernel is mostly that of its neighbours, and a window over
+//! all of it makes 18 MB 2.4. `KILN_BLESS=1 cargo test --test amd code::` makes the sets anew (tests/amd/code.rs);
+//! tests/amd/list.rs has the models and weight formats that they are for. Chips of one instruction set share a stream.
+//!
+//! A stream consists of u32, little endian: [`MAGIC`]; the number of modules, and each one's name as its length in bytes
+//! and its bytes in whole words; the number of constants of a kernel; the number of codes, and for each its registers, its
+//! user SGPRs and its length in words; all codes' words; for each chip the number of its kernels, and each kernel's module,
+//! workgroup, constants and code.
 
+use crate::error::{Setting, text};
+use crate::lower::kernels::constants::Constants;
+use crate::lower::kernels::{Kernel, Module, checksum};
 use crate::sys::amdgpu::GpuInfo;
+use crate::{Error, Result};
+use lzma_rust2::LzmaReader;
+use std::collections::HashMap;
+use std::io::Read;
 
 /// The chips that there is code for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,10 +58,19 @@ impl Chip {
             Chip::Gfx1151 => "gfx1151",
         }
     }
+
+    /// The stream that has its code, and its place among the stream's chips.
+    fn stream(self) -> (&'static [u8], usize) {
+        match self {
+            Chip::Gfx1103 => (include_bytes!("code/gfx11.lzma"), 0),
+            Chip::Gfx1150 => (include_bytes!("code/gfx115.lzma"), 0),
+            Chip::Gfx1151 => (include_bytes!("code/gfx115.lzma"), 1),
+        }
+    }
 }
 
-/// One kernel's machine code, and the register words that it runs with. Its waves have 32 lanes; it has no scratch
-/// memory.
+/// One kernel's machine code, and the register words that it runs with. Its workgroup is [`Kernel::workgroup`] threads in
+/// waves of 32; it has no scratch memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelCode {
     /// The code. The fetcher reads up to 192 bytes behind it, which must be mapped.
@@ -56,6 +81,8 @@ pub struct KernelCode {
     pub rsrc2: u32,
     /// COMPUTE_PGM_RSRC3.
     pub rsrc3: u32,
+    /// COMPUTE_RESOURCE_LIMITS.
+    pub limits: u32,
     /// Bytes of LDS of a workgroup, which `rsrc2` has in units of 512.
     pub lds: u32,
     /// What the code expects in its user SGPRs.
@@ -92,5 +119,241 @@ impl UserSgprs {
         let inline = inline.map(|(sgpr, at)| (sgpr, push.get(at as usize).copied().unwrap_or(0)));
         let groups = self.groups.into_iter().flat_map(|first| (first..).zip(groups.iter().copied()));
         self.pointer.map(|sgpr| (sgpr, low)).into_iter().chain(inline).chain(groups)
+    }
+}
+
+/// First word of a stream. It changes with the format.
+const MAGIC: u32 = 0x4b43_0001;
+/// Most bytes of an inflated stream, and most that inflating may take.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The code of all kernels of one chip.
+#[derive(Debug)]
+pub struct CodeSet {
+    chip: Chip,
+    codes: Vec<KernelCode>,
+    /// Index of each kernel's code.
+    kernels: HashMap<Kernel, usize>,
+}
+
+impl CodeSet {
+    /// Inflates the set of a chip.
+    ///
+    /// # Errors
+    /// Device: the executable is damaged.
+    pub fn of(chip: Chip) -> Result<CodeSet> {
+        let (stream, place) = chip.stream();
+        let set = inflate(stream).and_then(|words| CodeSet::read(chip, &words, place));
+        set.map_err(|e| Error::device(format!("the code for {} in this executable {e}", chip.name()), "rebuild Kiln"))
+    }
+
+    /// A kernel's code.
+    ///
+    /// # Errors
+    /// Device: the set does not have it. It was made for the public models' sizes.
+    pub fn get(&self, kernel: &Kernel) -> Result<&KernelCode> {
+        let code = self.kernels.get(kernel).and_then(|&at| self.codes.get(at));
+        code.ok_or_else(|| {
+            let (name, chip) = (kernel.module.name(), self.chip.name());
+            let cause = format!("this executable has no code for {chip} of the kernel {name} for this model's sizes");
+            Error::device(cause, text!("use Vulkan, whose driver compiles it, or ", Setting::Cpu))
+        })
+    }
+
+    /// Every kernel that the set has.
+    pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
+        self.kernels.keys()
+    }
+
+    /// Reads the words of a stream. `place`: of the chip among the stream's. An error completes the sentence "the code
+    /// in this executable …".
+    fn read(chip: Chip, words: &[u32], place: usize) -> std::result::Result<CodeSet, String> {
+        let mut words = Words(words);
+        if words.next()? != MAGIC {
+            return Err("has another format".into());
+        }
+        let modules = (0..words.next()?).map(|_| module(&mut words)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let constants = words.next()? as usize;
+        let codes = (0..words.next()?).map(|_| words.take(CODE_WORDS)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let codes = codes.into_iter().map(|header| code(header, &mut words));
+        let codes = codes.collect::<std::result::Result<Vec<_>, String>>()?;
+        let mut kernels = HashMap::new();
+        for at in 0..=place {
+            let count = words.next()?;
+            for _ in 0..count {
+                let (module, workgroup) = (words.next()? as usize, words.next()?);
+                let (constants, code) = (words.take(constants)?, words.next()? as usize);
+                if at < place {
+                    continue;
+                }
+                let module = *modules.get(module).ok_or("names a module that is not there")?;
+                let constants = Constants::read(constants).ok_or("has another number of constants")?;
+                if code >= codes.len() || kernels.insert(Kernel { module, workgroup, constants }, code).is_some() {
+                    return Err("has a kernel twice, or without code".into());
+                }
+            }
+        }
+        Ok(CodeSet { chip, codes, kernels })
+    }
+}
+
+/// Words of a code's header: registers, LDS, user SGPRs and the number of its words.
+const CODE_WORDS: usize = 11;
+
+/// The code with this header, whose words are next.
+fn code(header: &[u32], words: &mut Words<'_>) -> std::result::Result<KernelCode, String> {
+    let &[rsrc1, rsrc2, rsrc3, limits, lds, pointer, inline, low, high, groups, length] = header else {
+        return Err("has a code without its registers".into());
+    };
+    let sgpr = |word: u32| (word != 0).then_some(word);
+    let user = UserSgprs {
+        pointer: sgpr(pointer),
+        inline: sgpr(inline),
+        inline_words: u64::from(low) | u64::from(high) << 32,
+        groups: sgpr(groups),
+    };
+    Ok(KernelCode { code: words.take(length as usize)?.to_vec(), rsrc1, rsrc2, rsrc3, limits, lds, user })
+}
+
+/// A module by its name, which is next.
+fn module(words: &mut Words<'_>) -> std::result::Result<Module, String> {
+    let length = words.next()? as usize;
+    let name: Vec<u8> =
+        words.take(length.div_ceil(4))?.iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
+    let named = Module::ALL.iter().find(|module| module.name().as_bytes() == name);
+    named.copied().ok_or_else(|| "names a module that this executable does not have".into())
+}
+
+/// Words that were not read yet.
+struct Words<'a>(&'a [u32]);
+
+impl<'a> Words<'a> {
+    fn take(&mut self, count: usize) -> std::result::Result<&'a [u32], String> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or("is cut short")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn next(&mut self) -> std::result::Result<u32, String> {
+        self.take(1).map(|word| word[0])
+    }
+}
+
+/// The words of a stream, which follows its checksum. An error completes the sentence "the code in this executable …".
+fn inflate(sealed: &[u8]) -> std::result::Result<Vec<u32>, String> {
+    let is_whole = |(sum, stream): &(&[u8; 8], &[u8])| u64::from_le_bytes(**sum) == checksum(stream);
+    let (_, stream) = sealed.split_first_chunk::<8>().filter(is_whole).ok_or("is damaged")?;
+    let refused = |e: std::io::Error| format!("cannot be inflated: {e}");
+    let mut reader = LzmaReader::new_mem_limit(stream, (MOST_BYTES >> 10) as u32, None).map_err(refused)?;
+    let mut bytes = Vec::new();
+    reader.by_ref().take(MOST_BYTES).read_to_end(&mut bytes).map_err(refused)?;
+    let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    Ok(words.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of two chips: of the first with a code of two words for `read`, of the second with another.
+    fn stream() -> Vec<u32> {
+        let name: Vec<u32> = b"read".chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
+        let constants = Constants::default().values().to_vec();
+        let kernel = |workgroup: u32, code: u32| [&[0, workgroup], &constants[..], &[code]].concat();
+        let headers = [[1, 2, 0, 6, 512, 2, 3, 0b101, 1 << 31, 9, 2], [4, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1]].concat();
+        let start = [MAGIC, 1, 4, name[0], constants.len() as u32, 2];
+        [&start[..], &headers, &[7, 8, 9], &[1], &kernel(64, 0), &[2], &kernel(64, 1), &kernel(32, 0)].concat()
+    }
+
+    fn kernel(workgroup: u32) -> Kernel {
+        Kernel { module: Module::Read, workgroup, constants: Constants::default() }
+    }
+
+    #[test]
+    fn a_stream_has_the_code_of_each_of_its_chips() {
+        let first = CodeSet::read(Chip::Gfx1150, &stream(), 0).unwrap();
+        let user = UserSgprs { pointer: Some(2), inline: Some(3), inline_words: 1 << 63 | 0b101, groups: Some(9) };
+        let want = KernelCode { code: vec![7, 8], rsrc1: 1, rsrc2: 2, rsrc3: 0, limits: 6, lds: 512, user };
+        assert_eq!(first.get(&kernel(64)), Ok(&want));
+        let missing = first.get(&kernel(32)).unwrap_err().to_string();
+        assert!(
+            missing.contains("no code for gfx1150 of the kernel read") && missing.contains("; use Vulkan"),
+            "{missing}"
+        );
+        let second = CodeSet::read(Chip::Gfx1151, &stream(), 1).unwrap();
+        assert_eq!(second.get(&kernel(64)).unwrap().code, [9]);
+        assert_eq!((second.get(&kernel(32)), second.kernels().count()), (Ok(&want), 2));
+    }
+
+    #[test]
+    fn a_damaged_stream_is_refused_or_read_but_makes_no_panic() {
+        let words = stream();
+        for end in 0..words.len() {
+            assert!(CodeSet::read(Chip::Gfx1151, &words[..end], 1).is_err(), "{end} words");
+        }
+        for at in 0..words.len() {
+            for changed in [0, 1, 2, u32::MAX] {
+                let mut words = words.clone();
+                words[at] = changed;
+                let _ = CodeSet::read(Chip::Gfx1151, &words, 1);
+            }
+        }
+        let mut twice = words.clone();
+        let last = twice.len() - Constants::default().values().len() - 2;
+        twice[last] = 64;
+        assert!(CodeSet::read(Chip::Gfx1151, &twice, 1).unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn every_chip_has_a_set_and_a_changed_byte_of_it_is_seen() {
+        for chip in Chip::ALL {
+            let set = CodeSet::of(chip).unwrap();
+            assert!(set.kernels().count() > 1000, "{}", chip.name());
+            assert!(set.codes.iter().all(|code| code.code.last() == Some(&S_ENDPGM)));
+        }
+        let stream = Chip::Gfx1103.stream().0;
+        for at in [0, 9, 30, stream.len() / 2, stream.len() - 1] {
+            let mut stream = stream.to_vec();
+            stream[at] ^= 4;
+            assert_eq!(inflate(&stream).unwrap_err(), "is damaged");
+        }
+        assert!(inflate(&[]).is_err());
+    }
+
+    const S_ENDPGM: u32 = 0xbfb0_0000;
+
+    #[test]
+    fn chips_are_known_by_family_and_revision() {
+        let of = |family, external_rev| {
+            let info = GpuInfo {
+                device_id: 0,
+                family,
+                external_rev,
+                compute_units: 12,
+                max_engine_clock: 0,
+                max_memory_clock: 0,
+                memory_bits: 0,
+                memory_type: 0,
+                is_apu: true,
+                wave: 32,
+            };
+            Chip::of(&info)
+        };
+        assert_eq!([of(148, 1), of(148, 0x80), of(148, 0xc1)], [Some(Chip::Gfx1103); 3]);
+        assert_eq!(
+            [of(150, 1), of(150, 0xc0), of(150, 0xc1)].map(|c| c.unwrap().name()),
+            ["gfx1150", "gfx1151", "gfx1151"]
+        );
+        // gfx1152, gfx1153, a discrete RDNA 3 and RDNA 4.
+        assert_eq!([of(150, 0x40), of(150, 0x50), of(145, 1), of(152, 0x50)], [None; 4]);
+    }
+
+    #[test]
+    fn user_sgprs_get_the_words_that_the_code_expects() {
+        let user = UserSgprs { pointer: Some(2), inline: Some(3), inline_words: 0b1001, groups: Some(5) };
+        let words: Vec<(u32, u32)> = user.words(&[10, 11, 12, 13], 77, &[1, 2, 3]).collect();
+        assert_eq!(words, [(2, 77), (3, 10), (4, 13), (5, 1), (6, 2), (7, 3)]);
+        let none = UserSgprs { pointer: None, inline: None, inline_words: 0, groups: None };
+        assert_eq!(none.words(&[1], 2, &[1, 1, 1]).count(), 0);
     }
 }

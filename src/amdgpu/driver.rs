@@ -92,6 +92,7 @@ impl Amdgpu {
 }
 
 /// A command as packets say it.
+#[allow(clippy::large_enum_variant)] // Most packets run kernels.
 enum Packet<'a> {
     Edge(Edge),
     Run { kernel: Kernel, push: Push, groups: [u32; 3] },
@@ -342,7 +343,9 @@ mod tests {
         let user = UserSgprs { pointer: Some(2), inline: None, inline_words: 0, groups: None };
         match kernel.workgroup {
             1024 => Err(Error::device("there is no code for it", "use another")),
-            lanes => Ok(KernelCode { code: vec![lanes; 99], rsrc1: lanes, rsrc2: 0, rsrc3: 0, lds: 0, user }),
+            lanes => {
+                Ok(KernelCode { code: vec![lanes; 99], rsrc1: lanes, rsrc2: 0, rsrc3: 0, limits: 0, lds: 0, user })
+            }
         }
     }
 

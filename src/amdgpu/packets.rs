@@ -55,16 +55,6 @@ const IN_ORDER: u32 = 1 | 1 << 2 | 1 << 15;
 /// The same with ORDER_MODE and TUNNEL_ENABLE, as RADV has it: waves start in any order.
 const IN_ANY_ORDER: u32 = IN_ORDER | 1 << 6 | 1 << 13;
 
-/// RESOURCE_LIMITS of a kernel, as RADV sets them: SIMD_DEST_CNTL where the waves of a workgroup fill the four SIMDs of
-/// a pair of units evenly, and CU_GROUP_COUNT, two workgroups at a time on one unit, where a workgroup is one wave.
-fn limits(workgroup: u32) -> u32 {
-    match workgroup.div_ceil(32) {
-        1 => 1 << 24,
-        waves if waves.is_multiple_of(4) => 1 << 22,
-        _ => 0,
-    }
-}
-
 /// EVENT_WRITE's CS_PARTIAL_FLUSH with its EVENT_INDEX: waits for the end of all dispatches before.
 const CS_PARTIAL_FLUSH: u32 = 7 | 4 << 8;
 /// RELEASE_MEM's BOTTOM_OF_PIPE_TS with its EVENT_INDEX: at the end of all work before.
@@ -159,11 +149,11 @@ impl Packets {
 
     /// Workgroups of a kernel, of `workgroup` lanes each.
     pub fn dispatch(&mut self, kernel: &Placed, groups: [u32; 3], workgroup: u32, is_relayed: bool) {
-        let KernelCode { rsrc1, rsrc2, rsrc3, .. } = *kernel.code;
+        let KernelCode { rsrc1, rsrc2, rsrc3, limits, .. } = *kernel.code;
         // PGM_LO and PGM_HI: bits 8 to 39 and 40 to 47 of the address.
         self.set(PGM_LO, &[(kernel.code_at >> 8) as u32, (kernel.code_at >> 40) as u32 & 0xff]);
         self.set(PGM_RSRC1, &[rsrc1, rsrc2]);
-        self.set(RESOURCE_LIMITS, &[limits(workgroup)]);
+        self.set(RESOURCE_LIMITS, &[limits]);
         self.set(PGM_RSRC3, &[rsrc3]);
         self.set(NUM_THREAD_X, &[workgroup, 1, 1]);
         // The words follow each other from s2 on.
@@ -230,7 +220,7 @@ mod tests {
     /// RADV's rms_norm of 64 lanes for gfx1103: the push pointer and eight inline words.
     fn rms_norm() -> KernelCode {
         let user = UserSgprs { pointer: Some(2), inline: Some(3), inline_words: 0x303f, groups: None };
-        KernelCode { code: Vec::new(), rsrc1: 0x602c_0003, rsrc2: 0x1_0516, rsrc3: 0, lds: 1024, user }
+        KernelCode { code: Vec::new(), rsrc1: 0x602c_0003, rsrc2: 0x1_0516, rsrc3: 0, limits: 0, lds: 1024, user }
     }
 
     #[test]
@@ -268,12 +258,6 @@ mod tests {
         let whole: &[&[u32]] =
             &[&[0xc001_7600, 0x20c, 9], &[0xc004_7600, 0x242, 0x100, 4, 2, 1], &[0xc003_1502, 4, 2, 1, 0xa045]];
         assert_eq!(packets.words, whole.concat());
-    }
-
-    /// As RADV has them for one wave, two and four.
-    #[test]
-    fn limits_follow_from_the_waves_of_a_workgroup() {
-        assert_eq!([32, 64, 128, 1024].map(limits), [0x100_0000, 0, 0x40_0000, 0x40_0000]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Answers a request, given its number and argument.
 type IoctlHandler = dyn FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send;
@@ -43,6 +43,18 @@ impl Drop for FakeIoctls {
     }
 }
 
+type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+
+/// The `ioctl` that this one hides: libc's, or that of a library that is loaded before libc (tests/common/amdgpu.c).
+fn next_ioctl() -> Ioctl {
+    static NEXT: OnceLock<Ioctl> = OnceLock::new();
+    // SAFETY: the name is that of a C function of this type, which every process has by libc.
+    *NEXT.get_or_init(|| unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, c"ioctl".as_ptr());
+        std::mem::transmute::<*mut c_void, Option<Ioctl>>(next).expect("libc has ioctl")
+    })
+}
+
 /// Replaces libc's `ioctl`.
 ///
 /// # Safety
@@ -55,7 +67,7 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
         .and_then(|path| handlers().as_ref()?.get(&path).cloned());
     let Some(handler) = handler else {
         // SAFETY: the arguments are passed on unchanged, so the caller's contract holds.
-        return unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) } as c_int;
+        return unsafe { next_ioctl()(fd, request, argument) };
     };
     // A panic must not unwind through C code: a failed assertion in a handler is printed, and the request fails.
     let call = || (handler.lock().unwrap_or_else(|e| e.into_inner()))(request, argument);

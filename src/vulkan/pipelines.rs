@@ -1,14 +1,14 @@
 //! Pipelines: compiles kernels on several threads, and keeps the driver's cache on disk.
 
 use crate::Result;
-use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::PUSH_BYTES;
+use crate::lower::kernels::{Kernel, checksum};
 use crate::machine::cache;
 use crate::replay::driver::{KernelCompiler, Readiness};
 use crate::sys::exit;
 use crate::vulkan::compiler::{Background, LATE};
 use crate::vulkan::device::{Gpu, failure};
-use crate::vulkan::spirv::{self, checksum};
+use crate::vulkan::spirv;
 use ash::vk;
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::lower::kernels::{Module, spirv_modules};
+use crate::lower::kernels::{Module, checksum, spirv_modules};
 use crate::{Error, Result};
 use miniz_oxide::inflate::decompress_to_vec;
 use std::fmt::Display;
@@ -38,9 +38,4 @@ pub(super) fn of(module: Module) -> Result<Vec<u32>> {
 /// A checksum of the SPIR-V of all modules.
 pub(super) fn fingerprint() -> u64 {
     Module::ALL.iter().fold(0, |sum: u64, &module| sum.rotate_left(1) ^ checksum(deflated(module)))
-}
-
-/// FNV-1a.
-pub(super) fn checksum(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }

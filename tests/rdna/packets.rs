@@ -193,7 +193,7 @@ impl Recorder {
             let code = ring::code_of(&mut self.compiler.borrow_mut(), kernel);
             let next = COPY_AT + 256 * (1 + places.len() as u64);
             let code_at = if kernel == copy::kernel() { COPY_AT } else { *places.entry(kernel).or_insert(next) };
-            let push_at = PUSH_HIGH | u64::from(differences::PUSH_MARK) << 12 | 4 * number % 4096;
+            let push_at = PUSH_HIGH | u64::from(differences::PUSH_MARK) << 12 | (4 * number % 4096);
             number += 1;
             let placed = Placed { code_at, code: &code, push: &ring::words_of(push), push_at };
             packets.dispatch(&placed, groups, kernel.workgroup, is_relayed && kernel != copy::kernel());

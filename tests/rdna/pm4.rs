@@ -254,7 +254,8 @@ impl Ring {
             self.register(register)?;
         }
         let [rsrc1, rsrc2] = [self.register(PGM_RSRC1)?, self.register(PGM_RSRC2)?];
-        (self.register(PGM_RSRC3)?, self.register(RESOURCE_LIMITS)?);
+        self.register(PGM_RSRC3)?;
+        self.register(RESOURCE_LIMITS)?;
         let mut threads = [0; 3];
         for (i, count) in threads.iter_mut().enumerate() {
             *count = self.register(NUM_THREAD_X + 4 * i as u32)?;
@@ -365,7 +366,7 @@ fn a_list_that_relies_on_the_one_before_is_refused() {
     // s_endpgm.
     memory.add_words(&format!("{CODE} nothing"), 1 << 20, &[0xbfb0_0000]);
     let user = UserSgprs { pointer: None, inline: Some(2), inline_words: 1, groups: None };
-    let code = KernelCode { code: Vec::new(), rsrc1: 0x602c_0000, rsrc2: 3 << 1, rsrc3: 0, lds: 0, user };
+    let code = KernelCode { code: Vec::new(), rsrc1: 0x602c_0000, rsrc2: 3 << 1, rsrc3: 0, limits: 0, lds: 0, user };
     let placed = Placed { code_at: 1 << 20, code: &code, push: &[7], push_at: 0 };
     let mut state = Packets::default();
     state.preamble(1);

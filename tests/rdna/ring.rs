@@ -61,7 +61,7 @@ pub fn code_of(compiler: &mut Compiler, kernel: Kernel) -> KernelCode {
     let sgprs = user.words(&[], 0, &[0; 3]).map(|(sgpr, _)| sgpr);
     assert!(sgprs.eq((2..).take(user.words(&[], 0, &[0; 3]).count())), "{kernel:?}: {user:?}");
     let [rsrc1, rsrc2, rsrc3] = code.rsrc;
-    KernelCode { code: code.code.clone(), rsrc1, rsrc2, rsrc3, lds: code.lds as u32, user }
+    KernelCode { code: code.code.clone(), rsrc1, rsrc2, rsrc3, limits: code.limits, lds: code.lds as u32, user }
 }
 
 /// The words of a push block.
@@ -185,7 +185,8 @@ impl Driver for PacketDriver {
         let mut ring = self.ring.borrow_mut();
         let done = ring.submit(&mut self.inner.machine.borrow_mut(), &self.inner.memory.borrow(), &all);
         let watch = self.watch();
-        (watch.steps.set(ring.clock), watch.dispatches.set(ring.dispatches));
+        watch.steps.set(ring.clock);
+        watch.dispatches.set(ring.dispatches);
         done.map_err(failed)
     }
 

@@ -33,6 +33,12 @@ impl Constants {
         &self.0
     }
 
+    /// All constants' values; `None` if there are not as many.
+    #[cfg(feature = "amdgpu")]
+    pub(crate) fn read(values: &[u32]) -> Option<Constants> {
+        values.try_into().ok().map(Constants)
+    }
+
     /// For passes of one row, whose kernels do not read the row count from the step state.
     pub fn set_single_row(&mut self) {
         self.0[SINGLE as usize - 1] = 1;

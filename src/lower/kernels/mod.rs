@@ -138,3 +138,8 @@ impl Kernel {
         }
     }
 }
+
+/// FNV-1a.
+pub fn checksum(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}

@@ -23,11 +23,14 @@ pub struct Kernel {
     pub lds: usize,
     /// MODE's float bits.
     pub float_mode: u8,
-    /// COMPUTE_PGM_RSRC1 to 3. The second has the number of user SGPRs and what follows them.
+    /// COMPUTE_PGM_RSRC1, 2 (user SGPRs and what follows them) and 3.
     pub rsrc: [u32; 3],
-    wave64: bool,
+    /// COMPUTE_RESOURCE_LIMITS.
+    pub limits: u32,
+    /// Whether waves have 64 lanes.
+    pub wave64: bool,
     /// Bytes of scratch a wave.
-    scratch: u32,
+    pub scratch: u32,
     /// First SGPR of the push pointer, the inline push constants, the grid size.
     pub places: [Option<usize>; 3],
     /// Push constant dwords that come inline.
@@ -120,6 +123,7 @@ impl Kernel {
             lds: 512 * bytes.u32(24)? as usize,
             float_mode: bytes.u32(36)? as u8,
             rsrc: [bytes.u32(44)?, bytes.u32(48)?, bytes.u32(52)?],
+            limits: bytes.u32(1128)?,
             wave64: bytes.slice(75, 1)?[0] == 64,
             scratch: bytes.u32(40)?,
             places: [place(146)?, place(148)?, place(180)?],
