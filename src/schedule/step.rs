@@ -262,7 +262,7 @@ pub enum Op {
         chosen: Slot,
         /// `[rows, used]`.
         gains: Slot,
-        /// State word to which the experts of head row 0 go, too; the next row's follow ([`StateLayout::chosen`]).
+        /// State word to which the experts of head row 0 go, too; the next row's follow (`StateLayout::chosen`).
         kept: Option<usize>,
     },
     /// `out[r] = weight[e] · x[r / share]`, where e is the expert of expert row r.
