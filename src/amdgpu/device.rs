@@ -9,7 +9,6 @@ use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap};
 use crate::sys::amdgpu::context::{Context, ObjectList};
 use crate::sys::amdgpu::{self, ComputeInfo, GpuInfo, GpuMemory};
 use crate::sys::drm::Node;
-
 use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

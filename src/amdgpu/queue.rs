@@ -2,7 +2,7 @@
 
 use super::device::RenderDevice;
 use crate::error::{Setting, text};
-use crate::replay::driver::SIGNALS;
+use crate::replay::driver::{SIGNALS, hung};
 use crate::sys::Failure;
 use crate::sys::amdgpu::context::{ContextState, IndirectBuffer, MOST_BUFFERS};
 use crate::sys::amdgpu::objects::{HostMapping, ObjectKind, allocate, map};
@@ -154,13 +154,6 @@ impl Queue {
         };
         Error::device(cause, text!("start Kiln again, and see the kernel's log (`dmesg`); or use ", Setting::Cpu))
     }
-}
-
-fn hung(seconds: u64) -> Error {
-    Error::device(
-        format!("the GPU hangs: it did not finish within {seconds} s"),
-        text!("see the kernel's log for a hung ring; ", Setting::Cpu, " works without the GPU"),
-    )
 }
 
 impl Drop for Queue {

@@ -309,3 +309,11 @@ pub enum Readiness {
 pub(crate) fn unmapped() -> Error {
     Error::device("the memory is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }
+
+/// The error for a device that did not finish within `seconds`; 0 for one that hangs already.
+pub(crate) fn hung(seconds: u64) -> Error {
+    Error::device(
+        format!("the GPU hangs: it did not finish within {seconds} s"),
+        text!("see the kernel's log for a hung ring; ", Setting::Cpu, " works without the GPU"),
+    )
+}

@@ -5,12 +5,11 @@ use super::memory::{Backing, Buffer};
 use super::pipelines::Pipelines;
 use super::record;
 use super::stamps::StampPool;
+use crate::Result;
 use crate::display;
-use crate::error::{Setting, text};
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::kernels::Kernel;
-use crate::replay::driver::{DeviceCommand, Driver, HostAccess, KernelCompiler, MemorySource, SIGNALS};
-use crate::{Error, Result};
+use crate::replay::driver::{DeviceCommand, Driver, HostAccess, KernelCompiler, MemorySource, SIGNALS, hung};
 use ash::vk;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,13 +168,6 @@ impl Driver for Vulkan {
     fn compiler(&mut self) -> impl KernelCompiler {
         &mut self.pipelines
     }
-}
-
-fn hung(seconds: u64) -> Error {
-    Error::device(
-        format!("the GPU hangs: it did not finish within {seconds} s"),
-        text!("see the kernel's log for a hung ring; ", Setting::Cpu, " works without the GPU"),
-    )
 }
 
 impl Drop for Vulkan {
