@@ -115,6 +115,9 @@ void choose(uint r, uint own) {
     if (CHOOSE_ONLY == 0) by *= inversesqrt(gains.at[r * used_stride] / float(width) + eps);
     // Each invocation reads the scores that it has written.
     for (uint e = gl_SubgroupInvocationID; e < experts; e += gl_SubgroupSize) of_row[own + e] = scores.at[r * scores_stride + e];
+    // Read once: after each choice's stores these words would be loaded again.
+    uint head = r - state.at[STATE_HEAD_FIRST];
+    bool is_kept = kept != 0 && head < state.at[STATE_HEAD_ROWS];
     float largest = 0, sum = 0;
     // The choice before: what comes before it in the order of choices is chosen too.
     float last = 0;
@@ -147,8 +150,7 @@ void choose(uint r, uint own) {
         if (gl_SubgroupInvocationID == 0) {
             chosen.at[r * used_stride + i] = best;
             gains.at[r * used_stride + i] = gain;
-            uint head = r - state.at[STATE_HEAD_FIRST];
-            if (kept != 0 && head < state.at[STATE_HEAD_ROWS]) state.at[kept + head * used + i] = best;
+            if (is_kept) state.at[kept + head * used + i] = best;
             if (uint64_t(table) != 0) {
                 uint row = r * used + i;
                 table.at[4 * row] = best;
