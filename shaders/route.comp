@@ -147,7 +147,7 @@ void choose(uint r, uint own) {
         if (i == 0) largest = most;
         float gain = exp((most - largest) * by);
         sum += gain;
-        if (gl_SubgroupInvocationID == 0) {
+        if (gl_SubgroupInvocationID == i % gl_SubgroupSize) {
             chosen.at[r * used_stride + i] = best;
             gains.at[r * used_stride + i] = gain;
             if (is_kept) state.at[kept + head * used + i] = best;
@@ -160,9 +160,8 @@ void choose(uint r, uint own) {
             }
         }
     }
-    // The first invocation reads what it has written itself.
-    if (gl_SubgroupInvocationID != 0) return;
-    for (uint i = 0; i < used; ++i) {
+    // Each invocation reads the choices that it has written.
+    for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) {
         uint at = r * used_stride + i;
         gains.at[at] = gains.at[at] / sum * factors.at[chosen.at[at]];
     }
