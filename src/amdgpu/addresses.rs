@@ -28,7 +28,7 @@ impl FreeAddresses {
         Some(address)
     }
 
-    /// Gives back what was taken.
+    /// Frees `size` bytes at `address`, which [`FreeAddresses::take`] gave.
     pub fn give(&mut self, address: u64, size: u64) {
         let (mut start, mut end) = (address, address + size);
         if let Some((&before, &to)) = self.0.range(..start).next_back()

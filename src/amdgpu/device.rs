@@ -18,7 +18,8 @@ use std::path::Path;
 const DRIVER: (&str, i32) = ("amdgpu", 3);
 /// The alignment of indirect buffers and of their sizes that lists keep to, in bytes.
 const LIST_ALIGNMENT: u32 = 32;
-/// The addresses of what the GPU runs. RADV's code has the high half of its push block's address as a constant.
+/// The addresses of code, packets and push blocks. RADV's code has the high half of a push block's address as a
+/// constant.
 const WINDOW: Range<u64> = 0xffff_8000_0000_0000..0xffff_8001_0000_0000;
 /// Data begins here: below it an address may be an offset from a null pointer.
 const LEAST_DATA: u64 = 1 << 32;
@@ -32,11 +33,11 @@ pub const GTT_HEAP: usize = 1;
 pub struct RenderDevice {
     pub(super) node: Node,
     pub(super) context: Context,
-    /// Its chip.
+    /// The chip.
     pub chip: Chip,
-    /// Its capabilities.
+    /// The capabilities.
     pub caps: Caps,
-    /// Its rings and its address space.
+    /// The compute rings and the address space.
     pub compute: ComputeInfo,
     /// Free addresses of data.
     pub(super) data: RefCell<FreeAddresses>,
@@ -87,8 +88,8 @@ impl RenderDevice {
         })
     }
 
-    /// Its heaps as the plan sees them: VRAM, which is the BIOS's carve-out, and GTT, the system memory that the GPU may
-    /// use.
+    /// The heaps as the plan sees them: VRAM, which is the BIOS's carve-out, and GTT, the system memory that the GPU
+    /// may use.
     ///
     /// # Errors
     /// Device: the GPU is gone.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Code begins at a multiple of this.
 const CODE_ALIGNMENT: usize = 256;
-/// The fetcher reads three lines ahead: what follows code must be mapped.
+/// Bytes after code that must be mapped: the instruction fetcher reads three lines ahead.
 const CODE_AHEAD: u64 = 192;
 
 /// Finds the code of a kernel for the GPU's chip, or says why there is none.
@@ -36,7 +36,7 @@ pub struct Amdgpu {
     kernels: HashMap<Kernel, PlacedCode>,
     /// The memory that their code lies in.
     blocks: Vec<GpuBuffer>,
-    /// What each submit begins with.
+    /// The first list of each submit.
     preamble: BakedList,
     lists: RefCell<Vec<Option<BakedList>>>,
 }
@@ -44,7 +44,7 @@ pub struct Amdgpu {
 /// A kernel's code in the GPU's memory.
 struct PlacedCode {
     address: u64,
-    /// Its registers, without a copy of the code.
+    /// The kernel's registers, without a copy of the code.
     code: KernelCode,
 }
 
@@ -296,7 +296,7 @@ mod tests {
         groups: [u32; 3],
     }
 
-    /// What submits have run: a list for each indirect buffer.
+    /// The dispatches that submits have run, a list for each indirect buffer.
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<Vec<Dispatched>>>>);
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// Objects of this size and more begin at a multiple of it, so that a page table's entry covers as much.
 const LARGE: u64 = 2 << 20;
 
-/// An allocation. What the host sees through its caches the GPU's reads and writes look into.
+/// An allocation. The GPU's accesses look into the host's caches where the host maps it through them.
 pub struct GpuBuffer {
     place: Option<TakenAddresses>,
     host: Option<Mapping>,
@@ -49,7 +49,7 @@ impl GpuBuffer {
         if ![VRAM_HEAP, GTT_HEAP].contains(&heap) {
             return Err(Error::device(format!("the GPU has no heap {heap}"), "report this"));
         }
-        // What other drivers share stays where it was mapped, in GTT.
+        // Shared memory must not move: it stays in GTT, where other drivers have mapped it.
         let in_vram = heap == VRAM_HEAP && !is_shared;
         let host = match access {
             HostAccess::None => HostMapping::None,
@@ -59,7 +59,7 @@ impl GpuBuffer {
         GpuBuffer::new(device, size, ObjectKind { in_vram, host, is_shared }, GpuAccess::Data)
     }
 
-    /// Allocates `size` bytes for what the GPU runs, which the host writes.
+    /// Allocates `size` bytes for code, packets and push blocks, which the host writes.
     ///
     /// # Errors
     /// As [`GpuBuffer::data`].
@@ -81,7 +81,7 @@ impl GpuBuffer {
         let alignment = if whole >= LARGE { LARGE } else { page };
         let address = free.borrow_mut().take(whole + page, alignment);
         let address = address.ok_or_else(|| refused(format!("no addresses are left for {}", display::bytes(size))))?;
-        // From here on, what an error leaves behind is freed by `TakenAddresses`.
+        // From here on an error frees the addresses and the object: `TakenAddresses` is dropped.
         let taken = address..address + whole + page;
         let mut place = TakenAddresses { device: device.clone(), access, taken, object: None, is_shared: false };
         let gem = allocate(&device.node, whole, kind).map_err(|e| match e.errno {

@@ -2,8 +2,8 @@
 //!
 //! Names and numbers of packets, registers and fields are those of Mesa 25.0.7's tables of registers (gfx11.json) and
 //! packets (pkt3.json). Values follow the packets that RADV 25.0.7 writes for the same dispatches.
-//! tests/rdna/differences.rs compares them field by field and lists the differences; tests/rdna/pm4.rs runs whole passes
-//! from these words.
+//! tests/rdna/differences.rs compares them field by field and lists the differences; tests/rdna/pm4.rs runs whole
+//! passes from these words.
 
 use super::code::KernelCode;
 use crate::lower::dispatch::Edge;
@@ -73,11 +73,11 @@ const GL1_INV: u32 = 1 << 9;
 const GLM_WB_INV: u32 = 1 << 4 | 1 << 5;
 const GL2_INV: u32 = 1 << 14;
 const GL2_WB: u32 = 1 << 15;
-/// What kernels need to see other kernels' writes: stores and atomics reach L2, which all units share.
+/// Before a kernel that reads other kernels' writes: stores and atomics reach L2, which all units share.
 const KERNELS_SEE: u32 = GLK_INV | GLV_INV | GL1_INV;
-/// What the host and other devices need to see kernels' writes.
+/// Before the host or another device reads kernels' writes.
 const OTHERS_SEE: u32 = GL2_WB | GLM_WB_INV;
-/// What kernels need to see all writes before a submit, with code that is new.
+/// Before the first kernel of a submit: the host and other devices may have written data and code.
 const ALL_SEE: u32 = GLI_INV | KERNELS_SEE | OTHERS_SEE | GL2_INV;
 
 /// A kernel in the device's memory, with the arguments of one dispatch.
@@ -89,12 +89,14 @@ pub struct Placed<'a> {
     pub code: &'a KernelCode,
     /// The push block.
     pub push: &'a [u32],
-    /// Its copy's address in the device's memory: the code takes its low half, and has 0xffff8000 as the high one. It may
-    /// load any of [`PUSH_BYTES`](crate::lower::kernels::push::PUSH_BYTES), which are mapped, however short the block.
+    /// The address of the block's copy in the device's memory: the code takes the low half, and has 0xffff8000 as the
+    /// high one. The code may load any of [`PUSH_BYTES`](crate::lower::kernels::push::PUSH_BYTES), which are mapped,
+    /// however short the block.
     pub push_at: u64,
 }
 
-/// A list of packets. It is valid after any other: what it needs it sets, and nothing that it has set already.
+/// A list of packets. It is valid after any other list: it sets each register that it needs, and none to a value that
+/// it has set already.
 #[derive(Debug, Clone)]
 pub struct Packets {
     /// The words so far.
@@ -129,7 +131,7 @@ impl Packets {
         self.words.extend_from_slice(&values[start..end]);
     }
 
-    /// What each submit begins with: other processes share the ring and its registers, and the host has written memory.
+    /// Sets up the ring, which other processes share, and makes the host's writes visible: the start of each submit.
     /// `engines`: shader engines of the chip.
     pub fn preamble(&mut self, engines: u32) {
         let units = [0, 1, 2, 3].map(|engine| if engine < engines { ALL_UNITS } else { 0 });
@@ -141,7 +143,7 @@ impl Packets {
         self.set(DESTINATION_EN_SE2, &units[2..]);
         self.set(THREAD_TRACE_ENABLE, &[0]);
         self.set(USER_ACCUM_0, &[0; 4]);
-        // These chips have no engines 4 to 7. DISPATCH_INTERLEAVE follows.
+        // None for engines 4 to 7, which gfx11 and gfx11.5 lack; then DISPATCH_INTERLEAVE.
         self.set(STATIC_THREAD_MGMT_SE4, &[0, 0, 0, 0, INTERLEAVE]);
         self.set(DISPATCH_TUNNEL, &[0]);
         self.acquire(ALL_SEE);
@@ -173,14 +175,14 @@ impl Packets {
         self.words[header] |= OF_COMPUTE;
     }
 
-    /// Lets what follows wait for what came before.
+    /// Makes the packets that follow wait for all work before.
     pub fn edge(&mut self, edge: Edge) {
         let caches = match edge {
             Edge::None => return,
-            // All work of a list is kernels, fills and copies too. Earlier submits' writes are in L2 as well, and each
-            // submit begins with what makes other devices' writes visible.
+            // Fills and copies are kernels, too. Earlier submits' writes are in L2, and the preamble of each submit has
+            // made other devices' writes visible.
             Edge::Kernels | Edge::Relayed | Edge::Fill | Edge::Device => KERNELS_SEE,
-            // Linux's fence at the end of each submit writes L2 back too. Without this a list would rely on it.
+            // Linux's fence at the end of each submit writes L2 back too. This edge does not rely on that fence.
             Edge::Host => OTHERS_SEE,
         };
         // EVENT_WRITE: the event.
@@ -197,7 +199,8 @@ impl Packets {
 
     /// Writes the clock's 64 bits to an address, a multiple of eight, when all work before has ended.
     pub fn stamp(&mut self, address: u64) {
-        // RELEASE_MEM: event, selections, address, low and high, data, which the clock replaces, and a context's number.
+        // RELEASE_MEM: event, selections, address, low and high, data, which the clock replaces, and a context's
+        // number.
         self.packet(RELEASE_MEM, &[BOTTOM_OF_PIPE, CLOCK, address as u32, (address >> 32) as u32, 0, 0, 0]);
     }
 

@@ -45,7 +45,8 @@ impl Queue {
     /// # Errors
     /// Refused: there is no room for a page. Device: the kernel refuses.
     pub fn new(device: &Rc<RenderDevice>) -> Result<Queue> {
-        // The kernel finds it by its handle: it needs no addresses of this process, and no other driver sees it.
+        // The kernel finds the page by its handle: the page has no address for kernels, and need not be kept in place
+        // with the data of each submit.
         let kind = ObjectKind { in_vram: false, host: HostMapping::Cached, is_shared: true };
         let fence = allocate(&device.node, page_size(), kind)?;
         let ended = map(&device.node, &fence, page_size())?;
@@ -111,7 +112,7 @@ impl Queue {
         if !self.is_done(signal) {
             self.wait_for(covered.last, deadline)?;
         }
-        // What a reset ends looks done in memory, in this submit or in one before it. The kernel knows.
+        // Memory shows a submit that a reset has ended as done, this one or one before it. The kernel tells them apart.
         if begun.elapsed() >= UNHURT {
             (first..=covered.last).try_for_each(|number| self.wait_for(number, deadline))?;
         }
@@ -157,7 +158,7 @@ impl Queue {
 }
 
 impl Drop for Queue {
-    /// What runs uses memory that is freed next.
+    /// Waits, because running work uses memory that is freed next.
     fn drop(&mut self) {
         self.finish();
     }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(set.count(SUBMIT), 3);
         // SAFETY: the submits were waited for.
         assert_eq!(unsafe { set.number.bytes() }.unwrap(), 303u32.to_ne_bytes());
-        // A signal alone covers what came before it.
+        // A signal without lists covers the submits before it.
         set.submit(0, Some(0)).unwrap();
         assert!(set.queue.is_done(0));
         set.queue.wait(0, Duration::from_secs(1)).unwrap();

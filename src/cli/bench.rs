@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Measures prefill and decode, each rate beside its share of what the device's memory and matrix units allow.
+/// Measures prefill and decode, each rate beside its share of the rate that the device's memory and matrix units allow.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Work")]
 pub struct BenchArgs {

@@ -27,7 +27,7 @@ const REMEDY: &str = "report this";
 /// A panic that has been reported.
 struct ReportedPanic {
     place: String,
-    /// Its message and place.
+    /// The panic's message and place.
     message: String,
 }
 

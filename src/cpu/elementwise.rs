@@ -29,9 +29,9 @@ unsafe fn inverse_rms<L: Lanes>(x: &[f32], eps: f32) -> f32 {
 /// The use of a norm's result.
 #[derive(Clone, Copy)]
 pub enum NormUse {
-    /// It is the output.
+    /// The output.
     Written,
-    /// It is added to the output, and the sum is multiplied by a number.
+    /// A summand of the output, which is then multiplied by a number.
     Added { scalar: f32 },
 }
 
@@ -152,7 +152,8 @@ impl VectorKernel for WeightedSum<'_> {
     unsafe fn run<L: Lanes>(self) {
         let (start, stride) = self.x;
         for (i, out) in self.out.chunks_mut(LANES).enumerate() {
-            // SAFETY: the rows are as long as `out`; a partial chunk is copied first, so that no load passes a row's end.
+            // SAFETY: the rows are as long as `out`; a partial chunk is copied first, so that no load passes a row's
+            // end.
             unsafe {
                 let mut sum = L::splat(0.0);
                 for (row, gain) in self.gains.iter().enumerate() {

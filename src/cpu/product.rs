@@ -68,7 +68,7 @@ pub struct PanelProduct<'a> {
     pub panels: Range<usize>,
     /// Rows of inputs.
     pub rows: Range<usize>,
-    /// Their order; `None` if it is that of the f32 inputs and of the results.
+    /// The order of the rows; `None` if it is that of the f32 inputs and of the results.
     pub sorted: Option<SortedRows<'a>>,
     /// The inputs in f32, `[rows]` at a stride. Read for BF16 weights only.
     pub x: (*const f32, usize),
@@ -84,8 +84,8 @@ impl PanelProduct<'_> {
     ///
     /// # Safety
     /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16, `x` holds
-    /// them, or the rows that stand for them. `out` has room for `rows` of the weights' rows, or for those that stand for
-    /// them, and no other thread accesses the results of `panels` and `rows`. The CPU has `units`.
+    /// them, or the rows that stand for them. `out` has room for `rows` of the weights' rows, or for those that stand
+    /// for them, and no other thread accesses the results of `panels` and `rows`. The CPU has `units`.
     pub unsafe fn run(self, units: VectorUnits) {
         macro_rules! by_format {
             ($($format:ident)*) => {

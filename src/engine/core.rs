@@ -120,10 +120,10 @@ pub struct Core<'a> {
 /// A job in a slot.
 pub(crate) struct RunningJob {
     pub(super) recipient: Recipient,
-    /// Its token counts.
+    /// The reply's token counts.
     pub(crate) counts: ReplyTokens,
     pub(super) began: Instant,
-    /// The time of its first token in this slot.
+    /// The time of the reply's first token in this slot.
     pub(super) turn: Option<Instant>,
     pub(super) first_token: Option<Instant>,
     pub(super) last_token: Instant,

@@ -90,7 +90,8 @@ impl OpenEngine {
         let ((schedule, hardware, is_on_cpu), thread, own) =
             match thread::Builder::new().name("engine".into()).spawn(run) {
                 Ok(thread) => {
-                    // After the start: a thread that cannot be started drops what it was given.
+                    // After the start: if the thread cannot be started, its closure is dropped with all that it has
+                    // captured.
                     let _ = give.send(owner);
                     match engine.run(MODEL, about) {
                         Ok(about) => (about, Some(thread), None),

@@ -117,14 +117,14 @@ pub enum Event {
 /// A token of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplyToken {
-    /// Its id.
+    /// The token's id.
     pub id: u32,
     /// The text that becomes final with it. May be empty: a character may take several tokens, and a possible beginning
     /// of a stop text is held back.
     pub text: String,
     /// The text of the model's thought that the token adds. It is not part of the reply's text.
     pub thought: String,
-    /// Its likelihood, if requested.
+    /// The likelihood, if requested.
     pub likelihood: Option<Likelihood>,
 }
 
@@ -296,7 +296,7 @@ pub struct Replies {
     pub(super) left: usize,
     /// See [`Replies::until`].
     cancel: Option<Cancel>,
-    /// Its drop marks the replies as abandoned.
+    /// Marks the replies as abandoned when it is dropped.
     pub(super) waits: Arc<()>,
 }
 
@@ -403,13 +403,13 @@ impl Replies {
 /// A complete reply.
 #[derive(Debug, Clone, Default)]
 pub struct CompleteReply {
-    /// Its text.
+    /// The text.
     pub text: String,
     /// The model's thoughts.
     pub thought: String,
-    /// Its tokens, each with the text that became final with it.
+    /// The tokens, each with the text that became final with it.
     pub tokens: Vec<ReplyToken>,
-    /// Its end.
+    /// The end.
     pub end: Option<ReplyEnd>,
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Computes steps.
 pub trait StepKernels {
-    /// Its name for the user.
+    /// The name for the user.
     fn device(&self) -> &str;
 
     /// Called before a pass's first step.
@@ -44,7 +44,7 @@ pub trait PassKernels: StepKernels {
     /// The memory of a weight buffer, by its index in the schedule's layout.
     fn weights(&self, buffer: usize) -> Vec<&[u64]>;
 
-    /// Reads words as its products read weights. What it returns only keeps them read.
+    /// Reads words as products read weights. The result only keeps the compiler from leaving the reads out.
     fn read(words: &[u64]) -> f32;
 }
 

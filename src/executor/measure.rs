@@ -1,5 +1,5 @@
-//! Times an executor's kernels one by one, and the memory read rate that bounds them; tells of its tuning and its offload.
-//! Passes do not use this.
+//! Times an executor's kernels one by one, and the memory read rate that bounds them; tells of its tuning and its
+//! offload. Passes do not use this.
 
 use super::offload::{OffloadReport, PlacementTiming};
 use super::{Executor, HeadRows, Row};
@@ -72,8 +72,8 @@ pub enum TuningState {
     Tuned,
 }
 
-/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`. After the head
-/// it is the final norm's output for the first head row.
+/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`. After the
+/// head it is the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
 /// An executor that can be measured.
@@ -162,7 +162,7 @@ pub trait Measure: Executor {
 /// A device that reads memory continuously.
 #[cfg(feature = "npu")]
 pub(crate) trait MemoryReader {
-    /// Its name in a sentence.
+    /// The name in a sentence.
     fn name(&self) -> &'static str;
 
     /// Bytes of one read.

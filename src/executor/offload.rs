@@ -69,7 +69,7 @@ impl OffloadedPasses {
 pub struct OffloadReport {
     /// The passes in which it attends.
     pub attends: OffloadedPasses,
-    /// Its failures so far, while loading or running.
+    /// The failures so far, while loading or running.
     pub failures: u32,
 }
 
@@ -99,7 +99,7 @@ pub struct KvBlocks<'a> {
 /// A step that an offload computes.
 #[derive(Debug, Clone)]
 pub struct OffloadStep {
-    /// Its index in the schedule.
+    /// The index in the schedule.
     pub index: usize,
     /// The step, with slots that begin at the first of its rows.
     pub op: Op,
@@ -135,10 +135,10 @@ pub enum StepOutcome {
 
 /// Computes steps of another executor's passes.
 pub trait Offload: Any {
-    /// Its name for the user.
+    /// The name for the user.
     fn name(&self) -> &str;
 
-    /// Its part of the owner's name for the user; `None` if it computes no step now.
+    /// The offload's part of the owner's name for the user; `None` if the offload computes no step now.
     fn part(&self) -> Option<String> {
         Some(format!("attention on {}", self.name()))
     }
@@ -201,7 +201,7 @@ pub trait Offload: Any {
     /// The error bound of a step, as in [`Stepwise::tolerance`](super::Stepwise::tolerance).
     fn tolerance(&self, op: &Op) -> Tolerance;
 
-    /// Its state; `None` if nothing of it was ever there.
+    /// The offload's state; `None` if nothing of the offload was ever there.
     fn report(&self) -> Option<OffloadReport> {
         Some(OffloadReport { attends: OffloadedPasses::ALL, failures: 0 })
     }

@@ -45,7 +45,7 @@ pub enum Beside {
 /// A function that a reply may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The JSON schema of its arguments.
     pub parameters: Value,

@@ -88,9 +88,9 @@ fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<Att
 pub(crate) struct Placements {
     /// The pass with attention on the GPU.
     pub(crate) all: f64,
-    /// Its attention on the GPU.
+    /// Attention on the GPU.
     pub(crate) on_gpu: f64,
-    /// Its attention on the NPU.
+    /// Attention on the NPU.
     pub(crate) on_npu: f64,
     /// Bytes of keys and values that the NPU reads.
     pub(crate) npu_bytes: f64,

@@ -33,9 +33,9 @@ const WIDE_LOADS: usize = 2;
 /// Most lanes that share a key: ENOUGH in the shader.
 const LANES: usize = 32;
 /// Most bytes of shared memory for the subgroups' sums.
-const FOUND_BYTES: usize = 17 << 10;
-/// A row's keys are divided until a dispatch has this many workgroups of [`SUBGROUPS`], or as many lanes in smaller ones:
-/// about one per processor on the largest GPUs. More would only add parts to sum.
+const SUMS_BYTES: usize = 17 << 10;
+/// A row's keys are divided until a dispatch has this many workgroups of [`SUBGROUPS`], or as many lanes in smaller
+/// ones: about one per processor on the largest GPUs. More would only add parts to sum.
 const WORKGROUPS: usize = 128;
 /// Most parts of one row's keys.
 const MAX_SPLITS: usize = 32;
@@ -109,7 +109,7 @@ impl Division {
         // Per head: its sums, then four floats for the highest score and the sum of weights.
         let found = |subgroups: u32| subgroups as usize * group * (a.kv.dim_stride() / 4 + 1) * 16;
         let mut subgroups = SUBGROUPS;
-        while found(subgroups) > FOUND_BYTES && subgroups > 1 {
+        while found(subgroups) > SUMS_BYTES && subgroups > 1 {
             subgroups /= 2;
         }
         let workgroup = subgroups * subgroup;
@@ -157,8 +157,8 @@ impl Lowering<'_> {
 }
 
 impl PieceLowering<'_> {
-    /// `at`: index of the attend step. With `prepare`, the kernel also applies norm and RoPE, and writes the KV cache; the
-    /// kind of pass must allow it ([`PieceLowering::fuses_attention`]).
+    /// `at`: index of the attend step. With `prepare`, the kernel also applies norm and RoPE, and writes the KV cache;
+    /// the kind of pass must allow it ([`PieceLowering::fuses_attention`]).
     pub(super) fn attend(&self, at: usize, a: AttendOperands, prepare: Option<Prepare>, taken: usize) -> LoweredKernel {
         let (layout, packed) = self.attended(at, &a);
         if let (Some(p), None, Some((units, tile))) = (packed, prepare, self.attend_tile(&a, layout)) {

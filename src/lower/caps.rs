@@ -22,7 +22,7 @@ pub enum DeviceKind {
 pub struct Caps {
     /// The device's and its driver's name.
     pub name: String,
-    /// Its kind.
+    /// The kind.
     pub kind: DeviceKind,
     /// Lanes of a subgroup, for every kernel.
     pub subgroup: u32,

@@ -53,16 +53,16 @@ pub enum Edge {
 /// One dispatch of a baked list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
-    /// Its steps, as indices into the schedule. Empty for a dispatch that packs a slot, shares the step of the dispatch
+    /// The steps, as indices into the schedule. Empty for a dispatch that packs a slot, shares the step of the dispatch
     /// before it, or measures.
     pub steps: Range<usize>,
-    /// Its pipeline.
+    /// The pipeline.
     pub kernel: Kernel,
     /// Push constants.
     pub push: Push,
     /// Workgroups in x, y and z; y counts rows or tiles of rows.
     pub groups: [u32; 3],
-    /// Its wait for earlier dispatches of its segment: [`Edge::None`] or [`Edge::Kernels`].
+    /// The wait for earlier dispatches of its segment: [`Edge::None`] or [`Edge::Kernels`].
     pub edge: Edge,
     /// The product that it computes, if that can have several tiles.
     pub product: Option<(Arithmetic, Product)>,
@@ -71,7 +71,8 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// The product whose tile is measured. Those of experts are not: what they read depends on the tokens.
+    /// The product whose tile is measured. Products of experts are not measured: the tokens decide which weights they
+    /// read.
     pub fn tuned(&self) -> Option<(Arithmetic, Product)> {
         self.product.filter(|(_, product)| product.experts == 0)
     }

@@ -113,7 +113,7 @@ pub(super) struct ExpertTiles {
 pub(super) struct ExpertRows {
     /// Device address of the table.
     pub(super) table: u64,
-    /// Its entries.
+    /// The entries.
     pub(super) tiles: u32,
     /// Whether the inputs were copied in the order of the experts.
     pub(super) gathers: bool,
@@ -195,8 +195,8 @@ impl PieceLowering<'_> {
         self.groups_experts(at) && e.share > 1
     }
 
-    /// The activation layout in which the expert product at `at` reads the slot of its inputs. Inputs that are copied lie
-    /// there in f32.
+    /// The activation layout in which the expert product at `at` reads the slot of its inputs. Inputs that are copied
+    /// lie there in f32.
     pub(super) fn expert_layout(&self, at: usize, e: &ExpertProduct) -> ActivationLayout {
         if self.gathers(at, e) { ActivationLayout::F32 } else { self.expert_inputs(at, e).0 }
     }

@@ -53,7 +53,7 @@ pub enum MatrixVariant {
     Plain,
     /// Gate and up in one product, which writes their gated GELU in F16Block.
     Gated,
-    /// It reads inputs in F16Block.
+    /// Inputs in F16Block.
     Blocks,
 }
 
@@ -116,8 +116,8 @@ impl MatrixTile {
         [(rows as u32).div_ceil(tile_rows), (outputs as u32).div_ceil(tile_outputs)]
     }
 
-    /// Workgroups for `rows` rows and `outputs` rows of weights. The row tiles of one weight tile are neighbours in x, so that
-    /// its weights are read from memory once.
+    /// Workgroups for `rows` rows and `outputs` rows of weights. The row tiles of one weight tile are neighbours in x,
+    /// so that its weights are read from memory once.
     pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
         let [rows, outputs] = self.tiles(rows, outputs);
         [rows * self.splits, outputs, 1]
@@ -134,7 +134,8 @@ impl MatrixTile {
     }
 }
 
-/// Tiles for a product of `rows` rows with a matrix `[outputs, inputs]` of `format`, the one expected to be fastest first.
+/// Tiles for a product of `rows` rows with a matrix `[outputs, inputs]` of `format`, the one expected to be fastest
+/// first.
 pub fn tiles(
     units: MatrixUnits,
     format: WeightFormat,

@@ -49,7 +49,7 @@ impl Product {
         rows.next_power_of_two().min(COLUMNS)
     }
 
-    /// Its additional work on matrix units.
+    /// The additional work on matrix units.
     pub fn role(self) -> MatrixVariant {
         match self {
             Product { gelu: true, .. } => MatrixVariant::Gated,

@@ -22,7 +22,7 @@ pub struct Heap {
 pub struct DeviceMemory {
     /// The device's name in messages.
     pub device: String,
-    /// Its heaps.
+    /// The heaps.
     pub heaps: Vec<Heap>,
     /// The largest single allocation, in bytes.
     pub max_allocation: u64,
@@ -39,8 +39,8 @@ impl DeviceMemory {
         self.pool.map_or(heaps, ApuMemory::available)
     }
 
-    /// The heap that measurements use, the largest device-local one or else the largest, and the bytes that they may take
-    /// there: `most`, or fewer where little is free.
+    /// The heap that measurements use, the largest device-local one or else the largest, and the bytes that they may
+    /// take there: `most`, or fewer where little is free.
     pub fn measured(&self, most: u64) -> (usize, u64) {
         let best = self.heaps.iter().enumerate().max_by_key(|(_, heap)| (heap.device_local, heap.available));
         let (heap, available) = best.map_or((0, 0), |(i, heap)| (i, heap.available));

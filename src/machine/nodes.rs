@@ -20,7 +20,7 @@ pub enum DriverApi {
 }
 
 impl DriverApi {
-    /// Its name in a sentence.
+    /// The name in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             DriverApi::Kernel => "the kernel's driver",

@@ -32,7 +32,7 @@ impl PartialDir {
         Ok(PartialDir { directory, _lock })
     }
 
-    /// Its path.
+    /// The path.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }

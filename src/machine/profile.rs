@@ -10,7 +10,7 @@ pub(crate) const THIS: &str = "this";
 /// A machine by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// Its name: `780m`.
+    /// The name: `780m`.
     pub name: &'static str,
     /// GiB of system memory, the carve-out included.
     pub ram: u64,

@@ -12,13 +12,13 @@ pub(crate) enum ReadFault {
     /// The system's error, such as that there is no such file.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is a directory, a device, a FIFO or a socket.
+    /// A directory, a device, a FIFO or a socket.
     #[error("it is not a regular file")]
     Irregular,
-    /// It is Kiln's own file, but belongs to another user.
+    /// Kiln's own file by its path, but another user's.
     #[error("it belongs to another user")]
     Foreign,
-    /// It is longer than the limit, in bytes.
+    /// A file that is longer than the limit, in bytes.
     #[error("it has {length} bytes; at most {max} make sense")]
     TooLong {
         /// The file's length.

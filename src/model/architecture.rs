@@ -4,13 +4,13 @@
 /// A model family.
 #[derive(Debug)]
 pub struct Architecture {
-    /// Its name in GGUF files, where it begins the family's keys, and in APIs.
+    /// The family's name in APIs and in GGUF files, whose keys begin with it.
     pub name: &'static str,
-    /// Its name in messages.
+    /// The name in messages.
     pub title: &'static str,
     /// The classes of transformers that hold a text model with a language head, the text model's own first.
     pub classes: &'static [&'static str],
-    /// Its `model_type`s, the text model's own first.
+    /// The `model_type`s, the text model's own first.
     pub model_types: &'static [&'static str],
     /// Norms of safetensors files.
     pub norms: NormWeights,
@@ -18,7 +18,7 @@ pub struct Architecture {
     pub config: ConfigRules,
     /// Keys and tensors of GGUF files.
     pub gguf: GgufRules,
-    /// Its chat format, for files without a template.
+    /// The chat format, for files without a template.
     pub template: &'static str,
     /// Whether its models draft for those of another family, from the keys and values of those.
     pub is_drafter: bool,

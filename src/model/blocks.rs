@@ -68,7 +68,7 @@ impl BlockFormat {
         BlockFormat::Iq4Xs,
     ];
 
-    /// Its name: `q4_k`.
+    /// The name: `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             BlockFormat::Q4_0 => "q4_0",
@@ -322,8 +322,8 @@ fn q4_k_scale(packed: &[u8], i: usize) -> (u8, u8) {
     }
 }
 
-/// The scale of the 16 values with index `i`, 6 bits: the low 4 in the halves of the first eight bytes, the high 2 in the
-/// last four.
+/// The scale of the 16 values with index `i`, 6 bits: the low 4 in the halves of the first eight bytes, the high 2 in
+/// the last four.
 fn q3_k_scale(packed: &[u8], i: usize) -> u8 {
     let (quarter, j) = (i / 4, i % 4);
     packed[i % 8] >> (i / 8 * 4) & 15 | (packed[8 + j] >> (2 * quarter) & 3) << 4

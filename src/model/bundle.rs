@@ -34,11 +34,11 @@ pub struct Manifest {
 /// A file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its name in the directory.
+    /// The name in the directory.
     pub file: String,
-    /// Its length.
+    /// The length.
     pub bytes: u64,
-    /// Its SHA-256, in hexadecimal digits.
+    /// The SHA-256, in hexadecimal digits.
     pub sha256: String,
 }
 

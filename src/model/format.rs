@@ -114,7 +114,7 @@ impl WeightFormat {
         }
     }
 
-    /// Its name. For [`WeightFormat::MADE`] it is the word on the command line: `int8`, `int4`, `bf16`, `q4_k`.
+    /// The format's name; of [`WeightFormat::MADE`] the word on the command line: `int8`, `int4`, `bf16`, `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             WeightFormat::Int8 => "int8",
@@ -129,7 +129,7 @@ impl WeightFormat {
         Self::MADE.into_iter().find(|format| format.name() == word)
     }
 
-    /// Its description in the command line's help.
+    /// The description in the command line's help.
     pub fn description(self) -> &'static str {
         match self {
             WeightFormat::Int8 => {

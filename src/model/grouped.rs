@@ -39,19 +39,19 @@ pub enum Scales {
     Half = 0,
     /// `d q + m`: d and m f16 for each 32, beside the rows.
     HalfOffset = 1,
-    /// `d s q - m n`: beside the rows 16 bytes for each 256: d and m in f16, then for the eight groups, 4 bits each in a u32,
-    /// the low bits of s, the low bits of n, and the high two bits of s below those of n.
+    /// `d s q - m n`: beside the rows 16 bytes for each 256: d and m in f16, then for the eight groups, 4 bits each in
+    /// a u32, the low bits of s, the low bits of n, and the high two bits of s below those of n.
     SixOffset = 2,
-    /// `d (s - 32) (q - z)`: beside the rows 8 bytes for each 256: d in f16, then for the eight groups the high two bits of s
-    /// in a u16, and the low four in a u32.
+    /// `d (s - 32) (q - z)`: beside the rows 8 bytes for each 256: d in f16, then for the eight groups the high two
+    /// bits of s in a u16, and the low four in a u32.
     Six = 3,
     /// `d s (q - z)`: s i8 for each 16, after the row; d f16 for each 256, beside the rows.
     Bytes = 4,
-    /// `d (s - 32) (q - z)`: s 6 bits for each 16, after the row: for each 256 the low four bits of the sixteen in two u32,
-    /// and the high two in a third; d f16 for each 256, beside the rows.
+    /// `d (s - 32) (q - z)`: s 6 bits for each 16, after the row: for each 256 the low four bits of the sixteen in two
+    /// u32, and the high two in a third; d f16 for each 256, beside the rows.
     SixBy16 = 5,
-    /// `d s q - m n`: for each 16 a byte with s in its low half and n in its high one, after the row; d and m f16 for each
-    /// 256, beside the rows.
+    /// `d s q - m n`: for each 16 a byte with s in its low half and n in its high one, after the row; d and m f16 for
+    /// each 256, beside the rows.
     FourOffset = 6,
 }
 
@@ -102,7 +102,7 @@ impl Scales {
 pub struct Grouped {
     /// Bits of a weight in the first plane: 2, 4 or 8.
     pub low: usize,
-    /// Its high bits, in the second plane: 0, 1 or 2.
+    /// The high bits, in the second plane: 0, 1 or 2.
     pub high: usize,
     /// The element that stands for zero; 0 if an offset is subtracted.
     pub zero: u8,

@@ -20,7 +20,7 @@ const MANY_QUERIES: usize = 4;
 /// A mix by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMix {
-    /// Its name: `q4_k_m`.
+    /// The name: `q4_k_m`.
     pub name: &'static str,
     /// The type of matrices without a rule.
     base: SourceFormat,

@@ -15,7 +15,7 @@ impl LayerKind {
     /// Both kinds.
     pub const ALL: [LayerKind; 2] = [LayerKind::Local, LayerKind::Global];
 
-    /// Its name in output.
+    /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
             LayerKind::Local => "local",

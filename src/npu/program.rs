@@ -3,7 +3,7 @@
 /// A program of the array.
 #[derive(Debug)]
 pub struct Program {
-    /// Its name, by which libxrt finds it.
+    /// The name, by which libxrt finds it.
     pub name: &'static str,
     /// Columns of the array that it needs.
     pub columns: u32,

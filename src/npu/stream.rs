@@ -32,7 +32,7 @@ pub enum ShimChannel {
 }
 
 impl ShimChannel {
-    /// Its index among a shim's channels.
+    /// The channel's index within its shim.
     fn index(self) -> usize {
         match self {
             ShimChannel::Send(number) => usize::from(number & 1),
@@ -149,12 +149,12 @@ impl InstructionStream {
         Ok(stream)
     }
 
-    /// Its words in the firmware's format.
+    /// The words in the firmware's format.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// A program with the computation of its expected results.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramTrial {
-    /// Its computation, for a reader.
+    /// The computation, as a reader is told it.
     pub what: &'static str,
     /// The program, with two input buffers of bf16 and one output buffer.
     pub program: &'static Program,

@@ -27,7 +27,7 @@ const MOST_OFF: f64 = 0.04;
 
 /// An offload with checks around it.
 pub struct CheckedOffload {
-    /// Its name for the user.
+    /// The name for the user.
     name: String,
     /// The steps of the schedule that it computes.
     steps: Vec<usize>,
@@ -53,7 +53,7 @@ pub struct CheckedOffload {
     has_changed: bool,
     /// The rows of the steps that follow.
     rows: usize,
-    /// Its results of the last step, until they are compared.
+    /// The results of the last step, until they are compared.
     results: Vec<f32>,
     /// The measurements by which its passes were chosen.
     timings: Vec<PlacementTiming>,

@@ -56,7 +56,7 @@ impl Purpose {
 /// One planned allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Its purpose.
+    /// The purpose.
     pub purpose: Purpose,
     /// Bytes.
     pub bytes: u64,

@@ -96,7 +96,7 @@ pub trait Driver: Sized + 'static {
     /// Waits until the device is idle, unless it hangs: for destructors, which can report no error.
     fn finish(&self);
 
-    /// Its compiler of kernels that may be needed. A driver whose kernels are compiled already has [`Precompiled`].
+    /// The compiler of kernels that may be needed. A driver whose kernels are compiled already has [`Precompiled`].
     fn compiler(&mut self) -> impl KernelCompiler {
         Precompiled
     }
@@ -139,7 +139,7 @@ pub enum DeviceCommand<'a, D: Driver> {
     Run {
         /// The kernel.
         kernel: Kernel,
-        /// Its push constants.
+        /// The push constants.
         push: Push,
         /// Workgroups in x, y and z.
         groups: [u32; 3],
@@ -176,10 +176,10 @@ impl<'a, D: Driver> MemoryCopy<'a, D> {
 
 /// Memory of a device: one allocation.
 pub trait Memory {
-    /// Its device address.
+    /// The device address.
     fn address(&self) -> u64;
 
-    /// Its size in bytes.
+    /// The size in bytes.
     fn size(&self) -> u64;
 
     /// Whether the host maps it.
@@ -295,13 +295,13 @@ pub enum MemorySource {
 /// The state of a requested kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is compiled.
+    /// Compiled.
     Ready,
-    /// It is being compiled or waits in the queue.
+    /// Being compiled, or in the queue.
     NotYet,
-    /// It was not requested, or a later request has replaced its own.
+    /// Not requested, or replaced by a later request.
     Unasked,
-    /// It is late or cannot be compiled: continue without it.
+    /// Late, or not compilable: the caller goes on without the kernel.
     LeftOut,
 }
 

@@ -69,7 +69,7 @@ struct Turn {
 /// How a dispatch waits for its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// It does not wait.
+    /// Not at all.
     Nothing,
     /// By an edge.
     Edge,

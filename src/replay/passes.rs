@@ -71,7 +71,7 @@ pub(crate) enum Piece {
 /// A step that the offload runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OffloadPiece {
-    /// Its index in the schedule.
+    /// The index in the schedule.
     pub step: usize,
     /// The rows that it runs for; `None`: all.
     pub half: Option<PassHalf>,
@@ -111,8 +111,8 @@ pub(crate) struct BakedKind<D: Driver> {
     /// The pass after one of this kind, with that one's next tokens as input, per slot of results. Its head covers all
     /// rows. `None` unless every row of the pass before has a next token.
     pub following: Option<[Stamped<D>; SLOTS]>,
-    /// The pass segment by segment: embedding, then each layer, divided at an offload's step. Used while the pass's time
-    /// is unknown or exceeds the submit budget, and with an offload.
+    /// The pass segment by segment: embedding, then each layer, divided at an offload's step. Used while the pass's
+    /// time is unknown or exceeds the submit budget, and with an offload.
     pub segments: Stamped<D>,
     /// The part of the pass that each of these lists computes.
     pub parts: Vec<ListPart>,

@@ -1,5 +1,5 @@
-//! Builds the schedule from a model's shape: the steps of the forward pass (`docs/gemma3.md`, `docs/gemma4.md`), layer by
-//! layer.
+//! Builds the schedule from a model's shape: the steps of the forward pass (`docs/gemma3.md`, `docs/gemma4.md`), layer
+//! by layer.
 
 use super::choice;
 use super::kv::{KvLayer, KvLayout};
@@ -70,7 +70,8 @@ pub struct Drafter {
 
 /// The most tokens that a drafter drafts at a time. With the row before them, they fill a pass of 8 rows.
 pub const DRAFT_STEPS: usize = 7;
-/// The most sequences that a drafter, or a draft model, drafts for at once. With more, passes without drafts use the device well.
+/// The most sequences that a drafter, or a draft model, drafts for at once. With more, passes without drafts use the
+/// device well.
 pub const DRAFT_SEQUENCES: usize = 8;
 
 /// The activation slots, each with its columns.
@@ -115,7 +116,7 @@ struct ExpertSlots {
     scores: Slot,
     /// Indices of the chosen experts, of u32.
     chosen: Slot,
-    /// Their gains.
+    /// The chosen experts' gains.
     gains: Slot,
     /// The experts' input.
     input: Slot,
@@ -395,7 +396,7 @@ fn push_embed(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots)
 struct Stack<'a> {
     shape: &'a Shape,
     layers: &'a [LayerWeights],
-    /// Those of the model, with the vectors of each kind of layer.
+    /// The weights of the whole model, with the vectors of each kind of layer.
     weights: &'a WeightLayout,
     slots: &'a LayerSlots,
     rows: Rows,
@@ -553,8 +554,8 @@ fn push_choice(b: &mut Builder, s: &Slots) {
     push("candidates", Op::Candidates { x, ask, allowed, sums, tops, found });
 }
 
-/// One step of a drafter of shape `drafter` for a model of shape `model`. The first of a draft begins with the state of a
-/// row of the last pass, behind the model's final norm; the others leave that step out, and begin with their own.
+/// One step of a drafter of shape `drafter` for a model of shape `model`. The first of a draft begins with the state of
+/// a row of the last pass, behind the model's final norm; the others leave that step out, and begin with their own.
 fn push_draft(
     b: &mut Builder,
     [model, drafter]: [&Shape; 2],

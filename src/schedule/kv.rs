@@ -55,7 +55,7 @@ pub struct KvLayer {
     pub layer: usize,
     /// The pool of its pages.
     pub pool: Pool,
-    /// Its index among the pool's layers.
+    /// The index among the pool's layers.
     pub place: usize,
     /// Key (and value) heads.
     pub kv_heads: usize,
@@ -99,7 +99,7 @@ impl KvLayer {
 /// A pool's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLayout {
-    /// Which pool.
+    /// The pool.
     pub pool: Pool,
     /// Pages of all sequences together.
     pub pages: usize,

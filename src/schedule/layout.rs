@@ -11,8 +11,8 @@ use crate::model::{LayerKind, Role, Rope, Shape, TensorId, Values, WeightFormat}
 /// Alignment of offsets within buffers: the widest load of any kernel, and enough for a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
 
-/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, one for the executor's own use, `chunk`,
-/// `expert_rows`, and padding.
+/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, one for the executor's own use,
+/// `chunk`, `expert_rows`, and padding.
 const STATE_HEADER: usize = 8;
 
 /// The step state: the data that changes from token to token, as u32 words at the arena's start. The host writes it
@@ -122,8 +122,8 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
-    /// Word index, from the arena's start, of the lower word of the entry for page `number` of a sequence. The higher word
-    /// follows it.
+    /// Word index, from the arena's start, of the lower word of the entry for page `number` of a sequence. The higher
+    /// word follows it.
     pub fn word(self, sequence: usize, number: usize) -> usize {
         self.offset as usize / 4 + 2 * (sequence * self.entries + (number & (self.entries - 1)))
     }
@@ -191,11 +191,11 @@ pub enum Placement {
 /// One weight buffer's contents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BufferLayout {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: WeightBuffer,
     /// Bytes in all.
     pub bytes: u64,
-    /// Its tensors.
+    /// The tensors.
     pub tensors: Vec<Placement>,
 }
 
@@ -224,9 +224,9 @@ pub struct LayerWeights {
     pub q_norm: Vector,
     /// `[head_dim]`; `None` in a drafter's layer, which has no keys of its own.
     pub k_norm: Option<Vector>,
-    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats. A drafter's: Q. Where the keys
-    /// are the source of the values, K stands in V's place too: a second product of so few rows costs less than a copy
-    /// between two steps.
+    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; one matrix for each run of equal formats. A drafter's: Q.
+    /// Where the keys are the source of the values, K stands in V's place too: a second product of so few rows costs
+    /// less than a copy between two steps.
     pub qkv: Vec<Matrix>,
     /// `[hidden, q_width]`.
     pub o: Matrix,

@@ -129,7 +129,7 @@ impl KvType {
         }
     }
 
-    /// Its name in printed schedules: `f16`, `bf16`, `f32`.
+    /// The name in printed schedules: `f16`, `bf16`, `f32`.
     pub fn name(self) -> &'static str {
         match self {
             KvType::F16 => "f16",
@@ -187,8 +187,8 @@ pub enum Op {
         /// `[rows, weight.rows]`.
         out: Slot,
     },
-    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r] + ahead`; in place. A head whose norm has no
-    /// weights, and which does not turn, has a weight and frequencies of zeros.
+    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r] + ahead`; in place. A head whose norm
+    /// has no weights, and which does not turn, has a weight and frequencies of zeros.
     HeadNormRope {
         /// `[rows, heads * head_dim]`, head-major.
         x: Slot,
@@ -212,7 +212,8 @@ pub enum Op {
         /// The destination.
         kv: KvLayer,
     },
-    /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to `position[r]`.
+    /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to
+    /// `position[r]`.
     Attend {
         /// `[rows, heads * head_dim]`.
         q: Slot,

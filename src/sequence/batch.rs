@@ -53,7 +53,7 @@ pub struct SequenceRequest {
 
 /// A sequence that has left the batch.
 pub struct FinishedSequence {
-    /// Its slot, which [`Batch::join`] returned.
+    /// The slot, which [`Batch::join`] returned.
     pub slot: usize,
     /// The reply. Failed: logits were not finite.
     pub reply: Result<Generation>,
@@ -298,7 +298,7 @@ impl Batch {
             self.commit_chunk(executor);
         }
         match has_drafts {
-            // Their rows are chosen in turn.
+            // Drafted rows are chosen one after the other, by `verify`.
             true => self.plan.heads.clear(),
             // 0 if only prompts run.
             false => counts::count_decoded(self.plan.rows.len() - self.plan.chunk - self.plan.stale),

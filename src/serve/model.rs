@@ -21,9 +21,9 @@ use std::time::SystemTime;
 pub struct Model {
     /// The number of the model in this process.
     pub(super) id: u64,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its shape.
+    /// The shape.
     pub shape: Shape,
     /// Positions of a sequence.
     pub context: usize,

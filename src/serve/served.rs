@@ -1,5 +1,5 @@
-//! A model of the server on its engine's thread: loads it with its text side, and publishes its states and figures in
-//! the server's metrics and health.
+//! The server's owner of a model on the engine's thread: loads the model with its text side, and publishes its states
+//! and figures in the server's metrics and health.
 
 use super::health::Phase;
 use super::http::Listen;
@@ -44,9 +44,9 @@ pub(super) fn report(service: &Arc<Service>, places: &[String], model: &str, dev
 
 /// A model of the server.
 pub(super) struct ServedModel<'a> {
-    /// Its number.
+    /// The number.
     pub id: u64,
-    /// Its files, for its text side.
+    /// The model's files, for the text side.
     pub files: &'a ModelFiles,
     /// Loads it, also again after it was unloaded.
     pub load: &'a ModelLoader,
@@ -63,7 +63,7 @@ pub(super) struct ServedModel<'a> {
 /// The state of a model since it was loaded.
 #[derive(Default)]
 pub(super) struct LoadedState {
-    /// Its text side, from the first load on.
+    /// The model's text side, from the first load on.
     text: OnceCell<Arc<Model>>,
     /// The device's best read rate, in bytes per second.
     read_ceiling: Cell<f64>,

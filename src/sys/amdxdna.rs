@@ -60,9 +60,9 @@ pub struct Clocks {
 pub struct NpuSensor {
     /// The measured quantity.
     pub label: String,
-    /// Its value, in `unit`.
+    /// The value, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// The unit.
     pub unit: String,
 }
 

@@ -107,7 +107,7 @@ pub unsafe trait Lanes {
 
 /// A computation with vectors of any kind.
 pub trait VectorKernel {
-    /// Its result.
+    /// The result.
     type Output;
 
     /// Runs the computation.
@@ -172,7 +172,7 @@ impl VectorUnits {
         all
     }
 
-    /// Its name within the executor's: `AVX-512 VNNI`.
+    /// The vector unit's part of the executor's name: `AVX-512 VNNI`.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -16,7 +16,7 @@ pub struct KernelTime {
     pub label: String,
     /// The kernel's name.
     pub kernel: &'static str,
-    /// Its specialisation and its grid.
+    /// The kernel's specialisation and its grid.
     pub variant: String,
     /// Bytes and operations.
     pub cost: Cost,

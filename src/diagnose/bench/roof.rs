@@ -18,7 +18,7 @@ pub struct Ceilings {
 pub struct MeasuredRates {
     /// Bytes of weights and KV per second.
     pub bytes: f64,
-    /// Its share of the read ceiling.
+    /// The share of the read ceiling.
     pub read_share: f64,
     /// Multiplications and additions per second.
     pub operations: f64,

@@ -26,7 +26,7 @@ pub const HEAD_ROWS: usize = 4;
 /// A pass of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComparedPass {
-    /// Its rows, of one sequence.
+    /// The rows, of one sequence.
     pub rows: Vec<Row>,
     /// The rows with logits: the last ones.
     pub head: HeadRows,

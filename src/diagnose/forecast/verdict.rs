@@ -23,7 +23,7 @@ const WORTH: f64 = 1.05;
 
 /// The result of a forecast.
 pub(crate) enum FitVerdict {
-    /// It fits.
+    /// The model fits.
     Fits(BestRates),
     /// The model does not fit; with remedies.
     DoesNotFit(Shortage),

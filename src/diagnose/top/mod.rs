@@ -34,7 +34,7 @@ pub struct Fill {
 pub struct Process {
     /// The process.
     pub pid: u32,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Bytes of VRAM.
     pub vram: u64,
@@ -47,9 +47,9 @@ pub struct Process {
 /// A GPU.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
-    /// Its node, and its instruction set if known: `renderD128 gfx1103`.
+    /// The node, and the GPU's instruction set if known: `renderD128 gfx1103`.
     pub name: String,
-    /// Its driver.
+    /// The driver.
     pub driver: String,
     /// Load, in percent of the time.
     pub busy: Option<f64>,
@@ -71,10 +71,10 @@ pub struct GpuSample {
     /// The reasons for which its clocks are throttled, by the kernel's names.
     #[serde(default)]
     pub throttled_by: Vec<String>,
-    /// Its engines, with the percent of the time since the last sample in which each worked for the processes below.
+    /// The engines, with the percent of the time since the last sample in which each worked for the processes below.
     #[serde(default)]
     pub engines: Vec<(String, f64)>,
-    /// Its processes that are visible to this user.
+    /// The processes that are visible to this user.
     pub processes: Vec<Process>,
     /// The reason why values are missing.
     pub fault: Option<String>,
@@ -85,9 +85,9 @@ pub struct GpuSample {
 pub struct ContextSample {
     /// The process that owns it.
     pub pid: i64,
-    /// Its first column.
+    /// The first column.
     pub first_column: u32,
-    /// Its columns.
+    /// The columns.
     pub columns: u32,
     /// Commands submitted.
     pub submitted: u64,
@@ -102,7 +102,7 @@ pub struct ContextSample {
 /// An NPU.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NpuSample {
-    /// Its node and its name: `accel0 RyzenAI-npu1`.
+    /// The node, and the NPU's name: `accel0 RyzenAI-npu1`.
     pub name: String,
     /// Columns of the array.
     pub columns: Option<u32>,
@@ -110,9 +110,9 @@ pub struct NpuSample {
     pub columns_used: Option<u64>,
     /// Clock of the array, MHz.
     pub array_mhz: Option<f64>,
-    /// Its power mode.
+    /// The power mode.
     pub power_mode: Option<String>,
-    /// Its sensors.
+    /// The sensors.
     pub sensors: Vec<amdxdna::NpuSensor>,
     /// Contexts visible to this user.
     pub contexts: Vec<ContextSample>,
@@ -123,7 +123,7 @@ pub struct NpuSample {
 /// A running Kiln.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KilnSample {
-    /// Its own report.
+    /// The process's own report.
     #[serde(flatten)]
     pub status: Status,
     /// The GPU's power divided by the decode rate. Set only if a single GPU and a single Kiln are active.

@@ -15,9 +15,9 @@ use push::*;
 /// The way in which a kernel takes part in a relay (relay.glsl).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relaying {
-    /// It does not: the kernel runs behind a barrier.
+    /// Not at all: the kernel runs behind a barrier.
     Never,
-    /// Its workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
+    /// The workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
     /// constants.
     Whole,
     /// As `Whole`, and its workgroups prefetch the weights of the next product. [`ProductRelayPush`] ends the push
@@ -41,7 +41,7 @@ macro_rules! modules {
             /// Every module.
             pub const ALL: &[Module] = &[$(Module::$module,)*];
 
-            /// Its name, that of its file in shaders/spv.
+            /// The module's name, which is that of its file in shaders/spv.
             pub fn name(self) -> &'static str {
                 match self { $(Module::$module => $name,)* }
             }
@@ -56,7 +56,7 @@ macro_rules! modules {
                 match self { $(Module::$module => $constants::NAMES,)* }
             }
 
-            /// Its push block, without the relay's words.
+            /// The push block, without the relay's words.
             pub fn push(self) -> &'static [Field] {
                 match self { $(Module::$module => $push::FIELDS,)* }
             }

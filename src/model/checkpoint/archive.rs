@@ -292,9 +292,9 @@ impl<'de> Visitor<'de> for RawVisitor {
 pub(crate) struct Archive {
     /// The file's name in messages.
     pub(crate) label: String,
-    /// Its header.
+    /// The header.
     pub(crate) header: SafetensorsHeader,
-    /// Its bytes. Every entry's range is within them.
+    /// The bytes. Every entry's range is within them.
     pub(crate) bytes: ByteSource,
 }
 

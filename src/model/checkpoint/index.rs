@@ -25,7 +25,7 @@ const REMEDY_SCHEMES: &str = "use the model in BF16, in INT8 of llm-compressor (
 /// A tensor of the model, located in the files.
 #[derive(Debug)]
 pub(crate) struct StoredTensor {
-    /// Its name in the file.
+    /// The name in the file.
     pub(crate) name: String,
     /// Bytes of its elements, row-major without padding.
     pub(crate) elements: ByteRange,
@@ -46,7 +46,7 @@ impl StoredTensor {
         self.element_bytes() + self.encoding.scales().map_or(0, |scales| self.share(scales.range.len()))
     }
 
-    /// Its share of the bytes of the file's tensor.
+    /// The matrix's share of `bytes` of the file's tensor, which may hold two matrices.
     fn share(&self, bytes: usize) -> usize {
         if self.half.is_some() { bytes / 2 } else { bytes }
     }

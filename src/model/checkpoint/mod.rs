@@ -52,7 +52,7 @@ pub struct Checkpoint {
 /// A file without its header.
 #[derive(Debug)]
 struct DataFile {
-    /// Its name in messages.
+    /// The name in messages.
     label: String,
     bytes: ByteSource,
 }
@@ -102,8 +102,8 @@ impl Checkpoint {
     /// A checkpoint of opened GGUF files.
     ///
     /// # Errors
-    /// [`Error::Input`]: the files are not a text model that Kiln runs, or a tensor is missing or wrong. The message has the
-    /// file, the key or tensor, and the found and expected values.
+    /// [`Error::Input`]: the files are not a text model that Kiln runs, or a tensor is missing or wrong. The message
+    /// has the file, the key or tensor, and the found and expected values.
     pub fn from_gguf(gguf: Gguf) -> Result<Checkpoint> {
         let (shape, tensors, files) = gguf.into_parts()?;
         let (source, norms) = (dominant_source(&tensors), NormWeights::OneAdded);
@@ -385,7 +385,7 @@ struct ReadBuffers {
 /// Rows of one tensor in their stored encoding.
 struct StoredRows<'a> {
     tensor: &'a StoredTensor,
-    /// Index of its first row in the file's tensor.
+    /// Index of the first of these rows in the file's tensor.
     first: usize,
     cols: usize,
     bytes: &'a [u8],

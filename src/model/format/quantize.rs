@@ -53,7 +53,7 @@ struct GroupFit {
 impl GroupFit {
     /// Rounds the group to multiples of `1 / inverse`.
     fn new(group: &[f32; WeightFormat::GROUP], inverse: f32) -> GroupFit {
-        // Eight sums of each, for vector units.
+        // Eight partial sums of the products and eight of the squares, for vector units.
         let (mut products, mut squares) = ([0f32; 8], [0f32; 8]);
         for eight in group.chunks_exact(8) {
             for i in 0..8 {

@@ -23,7 +23,7 @@ pub(super) enum Payload {
     Vector(Vec<u8>),
     /// The elements of a matrix, and of those that it holds ([`TensorId::holder`]).
     Elements(TensorId),
-    /// Their scales.
+    /// The scales of a matrix, and of those that it holds.
     Scales(TensorId),
 }
 

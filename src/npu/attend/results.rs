@@ -10,7 +10,7 @@ const BEFORE_O: usize = 128;
 pub struct QueryPart<'l> {
     /// The query's row.
     pub row: usize,
-    /// Its query head.
+    /// The query head.
     pub head: usize,
     /// The number of parts of its positions.
     pub parts: usize,

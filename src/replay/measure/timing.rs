@@ -113,7 +113,7 @@ impl<D: Driver> Timing<D> {
         let timed = self.last.insert(TimedList { list, stamps, best: f64::INFINITY });
         let start = Instant::now();
         if let Some((fastest, before)) = &mut self.rise {
-            // These runs only warm up the clocks.
+            // The first runs only warm up the clocks.
             while fastest.goes_on(*before + start.elapsed()) {
                 if most.is_some_and(|most| start.elapsed() >= most) {
                     *before += start.elapsed();

@@ -9,7 +9,7 @@ use crate::executor::{DraftRow, Executor, ExecutorExt, Row, Submission};
 use crate::schedule::Schedule;
 use crate::{Error, Result};
 
-/// Proposes what the schedule's drafter drafts.
+/// Proposes the tokens that the schedule's drafter drafts.
 pub struct AttachedDrafter {
     /// The next draft's rows, each with its slot and the number of tokens to draft.
     rows: Vec<DraftRow>,

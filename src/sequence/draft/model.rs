@@ -44,7 +44,7 @@ struct DraftSlot {
     /// The number of tokens to draft; 0 if no draft is requested.
     most: usize,
     draft: Vec<u32>,
-    /// Its head row in the last pass.
+    /// The sequence's head row in the last pass.
     head: Option<usize>,
 }
 

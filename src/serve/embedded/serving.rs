@@ -88,7 +88,7 @@ impl Serving {
         self.drainer.drain(grace);
         self.looks = None;
         for thread in self.threads.drain(..) {
-            // Its panic has been caught.
+            // The thread's panic has been caught.
             let _ = thread.join();
         }
     }

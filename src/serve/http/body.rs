@@ -11,7 +11,7 @@ use std::ops::Deref;
 #[derive(Debug, Default)]
 pub struct Body {
     bytes: Vec<u8>,
-    /// Its share of the memory budget. `None` if it is empty.
+    /// The body's share of the memory budget. `None` if the body is empty.
     share: Option<Share>,
 }
 
@@ -114,7 +114,7 @@ impl Eq for Body {}
 #[derive(Debug)]
 pub struct Json {
     value: Value,
-    /// Its share of the memory budget.
+    /// The share of the memory budget.
     _share: Option<Share>,
 }
 

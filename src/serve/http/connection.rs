@@ -30,13 +30,13 @@ pub(super) struct ServerContext<'a, H: ?Sized> {
 
 /// The state of a connection after a request.
 enum AfterRequest {
-    /// It continues with the next request.
+    /// Open: the next request follows.
     Request,
-    /// It is closed after the peer has read the answer.
+    /// Closed after the peer has read the answer.
     End,
-    /// It is reset, so that the peer cannot mistake its end for the answer's end.
+    /// Reset, so that the peer cannot mistake the connection's end for the answer's end.
     Reset,
-    /// It is dropped, because the peer does not read any more.
+    /// Dropped, because the peer does not read any more.
     Drop,
 }
 

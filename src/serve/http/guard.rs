@@ -32,11 +32,11 @@ pub struct Guard {
 /// The decision on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It goes to the handler.
+    /// To the handler.
     Pass,
-    /// It is a browser's preflight request for a page, which is accepted.
+    /// Accepted: a browser's preflight request for a page.
     Preflight,
-    /// It is refused.
+    /// Refused.
     Refuse(ApiError),
 }
 

@@ -30,9 +30,9 @@ pub enum Listen {
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix {
-        /// Its path. An abandoned socket there is replaced.
+        /// The path. An abandoned socket there is replaced.
         path: PathBuf,
-        /// Its permission bits, such as `0o660`.
+        /// The permission bits, such as `0o660`.
         mode: u32,
     },
     /// The sockets opened by the service manager (`LISTEN_FDS`, systemd's socket activation).

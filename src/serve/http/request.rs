@@ -155,11 +155,11 @@ pub enum Peer {
     Tcp(SocketAddr),
     /// A process on this machine, with its ids when it connected.
     Unix {
-        /// Its process id.
+        /// The process id.
         pid: i32,
-        /// Its user's id.
+        /// The user's id.
         user: u32,
-        /// Its group's id.
+        /// The group's id.
         group: u32,
     },
 }

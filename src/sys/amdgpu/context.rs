@@ -29,7 +29,7 @@ pub struct IndirectBuffer {
     pub bytes: u32,
 }
 
-/// What has happened to a context since it was made.
+/// The faults of a context since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextState {
     /// The GPU was reset.
@@ -77,8 +77,9 @@ impl Context {
         Context { node: node.clone(), id }
     }
 
-    /// Submits indirect buffers in order, and returns the submit's number. When all is done, the GPU writes the number at
-    /// `fence`: an object of one page and bytes from its start. `objects`: those that the kernel has to keep in place.
+    /// Submits indirect buffers in order, and returns the submit's number. When all is done, the GPU writes the number
+    /// at `fence`: an object of one page and bytes from its start. `objects`: those that the kernel has to keep in
+    /// place.
     ///
     /// # Errors
     /// EINVAL: the submit is not well-formed. ENOMEM: its objects do not fit into memory. ECANCELED: the context is
@@ -142,7 +143,7 @@ impl Context {
         })
     }
 
-    /// What has happened to the context.
+    /// The context's faults.
     ///
     /// # Errors
     /// ENODEV: the GPU is gone.

@@ -1,6 +1,6 @@
 //! amdgpu's own interface: the GPU's properties, memory use and sensors, and buffers that always stay in GTT. With the
-//! feature `amdgpu` also what a driver needs: objects in the GPU's address space ([`objects`]), and contexts that run
-//! packets ([`context`]).
+//! feature `amdgpu` also the requests of a driver: objects in the GPU's address space ([`objects`]), and contexts that
+//! run packets ([`context`]).
 
 #[cfg(feature = "amdgpu")]
 pub mod context;
@@ -40,7 +40,7 @@ pub struct GpuInfo {
     pub wave: u32,
 }
 
-/// What a driver has to know of a GPU beside [`GpuInfo`].
+/// The properties of a GPU, beside [`GpuInfo`], that a driver needs.
 #[cfg(feature = "amdgpu")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComputeInfo {

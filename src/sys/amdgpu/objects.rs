@@ -28,7 +28,7 @@ pub struct ObjectKind {
     pub is_shared: bool,
 }
 
-/// What the GPU does with an object.
+/// The use of an object by the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuAccess {
     /// Kernels read and write it.

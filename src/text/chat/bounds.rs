@@ -191,7 +191,7 @@ fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         | I::CallMethod(..)
         | I::CallObject(_)
         | I::EndCapture => vec![same, call(CHARGE)],
-        // These make nothing, but may scan a whole text.
+        // Instructions that make nothing, but may scan a whole text.
         I::GetItem | I::PerformTest(..) | I::Eq | I::Ne | I::Lt | I::Lte | I::Gt | I::Gte | I::In => {
             vec![same, call(TICK)]
         }

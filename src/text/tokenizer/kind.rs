@@ -38,7 +38,7 @@ impl TokenizerKind {
             {"type": "Fuse"},
         ]});
         let normalizer = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
-        // That normalizer leaves no spaces to split at, so any behaviour will do.
+        // The normalizer leaves no spaces to split at, so any behaviour will do.
         let splits_at_spaces = |v: &serde_json::Value| {
             v["type"] == "Split" && v["pattern"] == json!({"String": " "}) && v["invert"] != true
         };

@@ -22,7 +22,7 @@ pub use failure::failure;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// Which Vulkan device to open.
+/// The choice of a Vulkan device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// A discrete device, else an integrated one, else a CPU driver.
@@ -75,11 +75,11 @@ pub struct Gpu {
     pub queue: vk::Queue,
     /// The queue's family.
     pub family: u32,
-    /// Its capabilities.
+    /// The capabilities.
     pub caps: Caps,
-    /// Its Vulkan-specific properties.
+    /// The Vulkan-specific properties.
     pub features: Features,
-    /// Its heaps and memory types.
+    /// The heaps and memory types.
     pub memory: vk::PhysicalDeviceMemoryProperties,
     /// Set when a wait ran past its deadline. The device may never finish, so nothing is submitted, waited for or
     /// destroyed any more.

@@ -19,9 +19,9 @@ pub(crate) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
 /// The device's support for sharing memory with other drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharing {
-    /// It can export its memory as a dma-buf.
+    /// Whether memory can be exported as a dma-buf.
     pub exports: bool,
-    /// It can import a dma-buf as memory.
+    /// Whether a dma-buf can be imported as memory.
     pub imports: bool,
 }
 

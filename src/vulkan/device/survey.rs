@@ -22,7 +22,7 @@ pub struct Listed {
     pub driver: String,
     /// The reason why it cannot run Kiln; `None` if it can.
     pub unfit: Option<String>,
-    /// Its capabilities, if it can run Kiln.
+    /// The capabilities, if it can run Kiln.
     pub caps: Option<Caps>,
     /// Every shape of its matrix units.
     pub shapes: Vec<String>,

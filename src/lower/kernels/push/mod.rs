@@ -23,17 +23,17 @@ pub enum FieldType {
 /// A field of a push block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its name in the GLSL.
+    /// The name in the GLSL.
     pub name: &'static str,
     /// Bytes from the block's start.
     pub offset: usize,
-    /// Its type.
+    /// The type.
     pub kind: FieldType,
 }
 
 /// A push block, or a part of one.
 pub trait PushBlock: Pod {
-    /// Its fields in order.
+    /// The fields in order.
     const FIELDS: &'static [Field];
 }
 
@@ -59,7 +59,7 @@ impl Push {
         self
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -176,7 +176,7 @@ pub struct MetadataArray {
     kind: ValueType,
     len: usize,
     head: Arc<Vec<u8>>,
-    /// Its bytes in `head`.
+    /// The bytes in `head`.
     range: Range<usize>,
 }
 
@@ -446,7 +446,7 @@ struct Claim {
     name: String,
     dtype: GgmlType,
     shape: Vec<usize>,
-    /// Its size in bytes.
+    /// The size in bytes.
     bytes: usize,
     /// Offset from the start of the tensors' bytes.
     offset: u64,

@@ -44,7 +44,7 @@ pub struct Gguf {
 /// One file.
 #[derive(Debug)]
 struct GgufFile {
-    /// Its name in messages.
+    /// The name in messages.
     label: String,
     header: GgufHeader,
     bytes: ByteSource,
@@ -203,7 +203,7 @@ impl Gguf {
         self.metadata().contains_key("tokenizer.ggml.model")
     }
 
-    /// Its chat template.
+    /// The chat template.
     ///
     /// # Errors
     /// [`Error::Input`]: the key is not a text.

@@ -3,9 +3,9 @@
 /// An element type: values are stored in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GgmlType {
-    /// Its number in a file.
+    /// The number in a file.
     pub code: u32,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// Elements of a block. A row is whole blocks.
     pub block: usize,

@@ -45,11 +45,11 @@ pub struct GgufVocabulary {
 /// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VocabularyToken {
-    /// Its text, "▁" for spaces.
+    /// The text, "▁" for spaces.
     pub text: String,
     /// Priority of the merge that results in this token: higher ones come first. Finite.
     pub score: f32,
-    /// Its kind.
+    /// The kind.
     pub kind: TokenKind,
 }
 
