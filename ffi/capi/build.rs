@@ -1,4 +1,4 @@
-//! Names the shared library as packages install it, and keeps what other crates would export to C out of it.
+//! Names the shared library as packages install it, and keeps other crates' C symbols out of its exports.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libkiln.so.0");

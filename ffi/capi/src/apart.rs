@@ -1,19 +1,19 @@
 //! Work that takes more stack than a caller's thread may have.
 //!
-//! A caller's thread has the stack that its host gave it, which may be a few pages. Drivers, templates and documents that nest
-//! take what they take, so they have threads of Kiln's.
+//! A caller's thread has the stack that the host program gave it, which may be a few pages. Drivers, templates and
+//! nested documents may need more, so they run on threads of Kiln's.
 
 use crate::fault::Fault;
 use std::thread;
 
-/// Its stack. The system gives memory to the pages of it that are used.
+/// The stack of such a thread. Only pages that are used take memory.
 const STACK: usize = 8 << 20;
 
-/// What to do where no thread can be started.
+/// The remedy if no thread can be started.
 const REMEDY: &str = "raise the limit on threads (`ulimit -u`, pids.max) or on address space (`ulimit -v`)";
 
-/// Does `work` on a thread of its own, and waits for it. What the caller's functions are called from is no such work: they are
-/// promised their own thread.
+/// Does `work` on a thread of its own, and waits for it. `work` does not call the caller's functions: these are
+/// promised the caller's thread.
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> Result<T, Fault> + Send) -> Result<T, Fault> {
     let panicked = |payload: Box<dyn std::any::Any + Send>| Err(Fault::panicked(&*payload));
     thread::scope(|scope| {

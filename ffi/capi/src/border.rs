@@ -1,4 +1,4 @@
-//! The C functions. Each turns what C hands over into values, calls safe code, and keeps what went wrong for the thread.
+//! The C functions. Each turns C's arguments into values, calls safe code, and keeps the error for its thread.
 // Types have the names that C programs use.
 #![allow(non_camel_case_types)]
 
@@ -23,20 +23,20 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The interface's version. It changes where a program that was compiled before may not run any more.
+/// The interface's version. It changes when a program that was compiled for the version before may no longer run.
 pub const KILN_ABI_VERSION: u32 = 1;
 
-/// Nothing went wrong.
+/// The call did its work.
 pub const KILN_OK: i32 = 0;
 /// A valid request failed while it ran.
 pub const KILN_FAILED: i32 = 1;
 /// An argument, a file or a request is wrong.
 pub const KILN_INPUT: i32 = 2;
-/// It does not fit this machine's memory, or there is no place for it now.
+/// A model or a request does not fit this machine's memory, or there is no place for it now.
 pub const KILN_REFUSED: i32 = 3;
 /// A device is absent, unusable or lost.
 pub const KILN_DEVICE: i32 = 4;
-/// It was cancelled, or the caller's function asked for its end.
+/// The work was cancelled, or the caller's function ended it.
 pub const KILN_INTERRUPTED: i32 = 5;
 
 /// A loaded model. Several may be open at once.
@@ -44,46 +44,46 @@ pub struct kiln_engine {
     _private: [u8; 0],
 }
 
-/// A thread of questions to an engine, and the tokens that it was brought to. All of an engine share its batch, and each may be
-/// used by any thread.
+/// A conversation with an engine, and the tokens that the session was brought to. All sessions of an engine share the
+/// engine's batch. Any thread may use a session.
 pub struct kiln_session {
     _private: [u8; 0],
 }
 
-/// Places where others reach an engine.
+/// Places where other programs reach an engine.
 pub struct kiln_server {
     _private: [u8; 0],
 }
 
-/// A UTF-8 text. `data` may be NULL where `length` is 0.
+/// A UTF-8 text. `data` may be NULL if `length` is 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct kiln_text {
-    /// Its first byte.
+    /// The text's first byte.
     pub data: *const c_char,
-    /// Its bytes.
+    /// The number of bytes.
     pub length: usize,
 }
 
-/// What the thread's last call said. The texts are Kiln's, until the thread's next call of any function but
-/// kiln_last_error.
+/// The result of the thread's last call. The texts belong to Kiln, and are valid until the thread's next call of any
+/// function but kiln_last_error.
 #[repr(C)]
 pub struct kiln_error {
     /// sizeof(struct kiln_error), set by the caller.
     pub size: usize,
-    /// KILN_OK, or what went wrong.
+    /// KILN_OK, or the kind of error.
     pub code: i32,
-    /// What went wrong.
+    /// The error.
     pub message: kiln_text,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: kiln_text,
 }
 
-/// How an engine is opened. Zero and empty are the defaults.
+/// The settings of an engine. Zero and empty are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct kiln_engine_options {
-    /// sizeof(struct kiln_engine_options), set by the caller. Fields beyond it have their defaults.
+    /// sizeof(struct kiln_engine_options), set by the caller. Fields beyond that size have their defaults.
     pub size: usize,
     /// The model: a directory, a GGUF file, or the id of a model in the Hugging Face hub's cache. Empty: the built-in one.
     pub model: kiln_text,
@@ -91,30 +91,32 @@ pub struct kiln_engine_options {
     pub device: kiln_text,
     /// int8, int4 or bf16.
     pub weights: kiln_text,
-    /// The system message of conversations that bring none.
+    /// The system message of conversations that have none of their own.
     pub system: kiln_text,
-    /// Where others may reach the engine by HTTP: ADDRESS:PORT or unix:PATH, several with commas between.
+    /// The places where other programs may reach the engine by HTTP: ADDRESS:PORT or unix:PATH, with commas between
+    /// several.
     pub listen: kiln_text,
-    /// Longest sequence, in tokens.
+    /// The longest sequence, in tokens.
     pub context: u32,
-    /// Replies at once.
+    /// The number of replies made at once.
     pub batch: u32,
     /// Threads on the CPU.
     pub threads: u32,
-    /// Is told how the load goes. NULL: nobody is.
+    /// Called with the progress of the load; may be NULL.
     pub on_progress: kiln_progress_function,
-    /// What `on_progress` is called with.
+    /// The `user` argument of calls of `on_progress`.
     pub user: *mut c_void,
 }
 
-/// Is told a load's stage (loading, tuning, first token, ready) and which share of the stage is done, from 0 to 1, by the thread
-/// that loads. Anything but 0 ends the load.
+/// The caller's function that gets a load's stage (loading, tuning, first token, ready) and the share of the stage that
+/// is done, from 0 to 1. The loading thread calls it. A result other than 0 ends the load.
 pub type kiln_progress_function =
     Option<unsafe extern "C" fn(user: *mut c_void, stage: kiln_text, share: f64) -> c_int>;
 
-/// Takes a piece of a reply's text. Anything but 0 ends the reply.
+/// The caller's function that gets a piece of a reply's text. A result other than 0 ends the reply.
 pub type kiln_text_function = Option<unsafe extern "C" fn(user: *mut c_void, text: kiln_text) -> c_int>;
-/// Takes a line of the log: its level, 1 (error) to 5 (trace), and its text. Any thread may call it.
+/// The caller's function that gets a line of the log: the level, 1 (error) to 5 (trace), and the text. Any thread may
+/// call it.
 pub type kiln_log_function = Option<unsafe extern "C" fn(user: *mut c_void, level: u32, line: kiln_text)>;
 
 impl kiln_text {
@@ -125,7 +127,7 @@ impl kiln_text {
     }
 
     /// # Safety
-    /// `data` points to `length` bytes that nobody changes for `'a`, or is NULL.
+    /// `data` points to `length` bytes that do not change for `'a`, or is NULL.
     unsafe fn read<'a>(self, name: &str) -> Result<&'a str, Fault> {
         // SAFETY: as the caller promises.
         let bytes = unsafe { self.bytes(name) }?;
@@ -147,9 +149,10 @@ impl kiln_text {
     }
 }
 
-/// Runs the body of a function: no panic gets out, and the thread keeps what went wrong.
+/// Runs the body of a function. A panic does not leave it, and the thread keeps the error.
 fn enter(body: impl FnOnce() -> Result<(), Fault>) -> i32 {
-    // Unwind safe: handles hold what the rest of the library unwinds through safely, and the body's own values are gone.
+    // Unwind safe: the library's values behind handles stay consistent through a panic, and the body's own values are
+    // dropped.
     let outcome = catch_unwind(AssertUnwindSafe(body));
     fault::keep(outcome.unwrap_or_else(|payload| Err(Fault::panicked(&*payload))))
 }
@@ -186,13 +189,13 @@ fn handle<T>(number: u64) -> *mut T {
     std::ptr::without_provenance_mut(number as usize)
 }
 
-/// KILN_ABI_VERSION of the library that runs.
+/// KILN_ABI_VERSION of the loaded library.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_abi_version() -> u32 {
     KILN_ABI_VERSION
 }
 
-/// What this thread's last call said. Keeps it as it is.
+/// Writes the result of this thread's last call to `error`. That result stays.
 ///
 /// # Safety
 /// `error` may be written, and its size is set.
@@ -210,7 +213,7 @@ pub unsafe extern "C" fn kiln_last_error(error: *mut kiln_error) -> i32 {
     KILN_OK
 }
 
-/// Frees what a function gave. NULL is nothing to free.
+/// Frees memory that a function has given. Does nothing for NULL.
 ///
 /// # Safety
 /// A function of this library gave it, and it was not freed yet.
@@ -220,7 +223,8 @@ pub unsafe extern "C" fn kiln_free(given: *mut c_void) {
     unsafe { libc::free(given) };
 }
 
-/// Hands what is logged up to `level`, 1 (error) to 5 (trace), to `function`. NULL ends that. Any thread may call it.
+/// Has `function` called with each line of the log up to `level`, 1 (error) to 5 (trace). NULL ends that. Any thread
+/// may call `function`.
 ///
 /// # Safety
 /// `function` may be called by any thread with `user` until another is set and the call that is under way has returned.
@@ -239,7 +243,7 @@ pub unsafe extern "C" fn kiln_set_log(level: u32, function: kiln_log_function, u
     })
 }
 
-/// Loads a model, and returns once it answers. KILN_INTERRUPTED: `on_progress` ended it.
+/// Loads a model, and returns once the model answers. KILN_INTERRUPTED: `on_progress` ended the load.
 ///
 /// # Safety
 /// `options` is NULL or begins with its size, its texts may be read, and `on_progress` may be called with `user`; `engine` may be
@@ -288,7 +292,7 @@ pub unsafe extern "C" fn kiln_engine_open(options: *const kiln_engine_options, e
     })
 }
 
-/// The options, with those of `none` for what the caller's version of them does not have.
+/// The caller's options, with the fields of `none` where the caller's version of the structure has none.
 ///
 /// # Safety
 /// `options` is NULL, or so many bytes may be read as its first field, a size_t, says; any bytes are valid for a `T`.
@@ -317,7 +321,8 @@ unsafe fn read_options<T: Copy>(options: *const T, none: T) -> Result<T, Fault> 
     Ok(read)
 }
 
-/// Gives an engine back. What is under way ends, and its memory is freed once the last call that uses it has returned.
+/// Closes an engine. Work under way ends, and the engine's memory is freed once the last call that uses the engine has
+/// returned.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_engine_close(engine: *mut kiln_engine) -> i32 {
     enter(|| {
@@ -330,8 +335,8 @@ pub extern "C" fn kiln_engine_close(engine: *mut kiln_engine) -> i32 {
     })
 }
 
-/// What answers: a JSON object of model, device, context, batch, seconds to the first token, and the places where others reach
-/// it.
+/// The engine in figures: a JSON object of model, device, context, batch, seconds to the first token, and the places
+/// where other programs reach the engine.
 ///
 /// # Safety
 /// `json` and `length` may be written; `length` may be NULL.
@@ -371,7 +376,7 @@ unsafe fn give_text(text: &str, place: *mut *mut c_char, length: *mut usize) -> 
     Ok(())
 }
 
-/// The tokens of a text. `begins`: whether the beginning-of-text token goes before them.
+/// The tokens of a text. `begins`: whether the beginning-of-text token stands before them.
 ///
 /// # Safety
 /// `text` may be read; `tokens` and `count` may be written.
@@ -425,8 +430,8 @@ pub unsafe extern "C" fn kiln_detokenize(
     })
 }
 
-/// The text that the model's chat template makes of messages: a JSON array of objects with role and content. `opens`: whether
-/// the model's turn is opened behind them.
+/// The text that the model's chat template makes of messages. `messages` is a JSON array of objects with role and
+/// content. `opens`: whether the text opens the model's turn behind the messages.
 ///
 /// # Safety
 /// `messages` may be read; `text` and `length` may be written; `length` may be NULL.

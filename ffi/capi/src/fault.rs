@@ -1,10 +1,10 @@
-//! What went wrong, as a C caller is told it.
+//! Errors as a C caller gets them.
 
 use crate::border::{KILN_DEVICE, KILN_FAILED, KILN_INPUT, KILN_INTERRUPTED, KILN_REFUSED};
 use std::any::Any;
 use std::cell::RefCell;
 
-/// A code with its words.
+/// An error's code, cause and remedy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub code: i32,
@@ -25,7 +25,7 @@ impl Fault {
         Fault { code: KILN_FAILED, message: message.into(), remedy: remedy.into() }
     }
 
-    /// That of a panic, which is Kiln's own fault.
+    /// The error for a panic, which is Kiln's own fault.
     pub fn panicked(payload: &(dyn Any + Send)) -> Fault {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -47,7 +47,7 @@ impl From<kiln::Error> for Fault {
     }
 }
 
-/// Keeps what the thread's last call said, and returns its code.
+/// Keeps the result of the thread's call, and returns its code.
 pub(crate) fn keep(outcome: Result<(), Fault>) -> i32 {
     let fault = outcome.err().unwrap_or_default();
     LAST.with_borrow_mut(|last| {
@@ -56,7 +56,7 @@ pub(crate) fn keep(outcome: Result<(), Fault>) -> i32 {
     })
 }
 
-/// The last one of this thread.
+/// Reads the result of this thread's last call.
 pub(crate) fn with_last<T>(read: impl FnOnce(&Fault) -> T) -> T {
     LAST.with_borrow(read)
 }

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-/// What handles of one kind stand for.
+/// The values that handles of one kind stand for.
 pub(crate) struct Handles<T> {
     kind: &'static str,
-    /// The function that gives one.
+    /// The function that gives such a handle.
     maker: &'static str,
     all: LazyLock<RwLock<HashMap<u64, Arc<T>>>>,
 }

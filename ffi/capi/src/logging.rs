@@ -1,9 +1,9 @@
-//! What Kiln logs, handed to the host program.
+//! Kiln's log, handed to the host program.
 
 use log::{LevelFilter, Log, Metadata, Record};
 use std::sync::{Arc, Once, PoisonError, RwLock};
 
-/// Takes a level, 1 (error) to 5 (trace), and a line.
+/// A function that takes a level, 1 (error) to 5 (trace), and a line.
 pub(crate) type Sink = Arc<dyn Fn(u32, &str) + Send + Sync>;
 
 struct Lines(RwLock<Option<Sink>>);
@@ -26,7 +26,7 @@ impl Log for Lines {
     fn flush(&self) {}
 }
 
-/// Hands lines up to `level` to `sink`; `None` ends that. A logger of the host's Rust code keeps what it has.
+/// Hands lines up to `level` to `sink`; `None` ends that. A logger that the host's Rust code has set stays.
 pub(crate) fn set(level: u32, sink: Option<Sink>) {
     FIRST.call_once(|| drop(log::set_logger(&LINES)));
     let level = match (level, &sink) {

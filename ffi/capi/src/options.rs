@@ -1,4 +1,4 @@
-//! What an engine is opened with, and what is planned.
+//! The settings of an engine and of a plan.
 
 use crate::fault::Fault;
 use kiln::engine::{Device, ModelFiles, Options};
@@ -7,7 +7,7 @@ use kiln::serve::embedded::{EngineOptions, ForecastOptions};
 use kiln::serve::http::Listen;
 use std::path::PathBuf;
 
-/// The options' values, as Rust holds them. Zero and empty are the defaults.
+/// The settings of an engine, as Rust holds them. Zero and empty are the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct Given<'a> {
     pub model: &'a str,
@@ -34,7 +34,7 @@ impl Given<'_> {
     }
 }
 
-/// What is planned, as Rust holds it. Zero and empty are the defaults.
+/// The settings of a plan, as Rust holds them. Zero and empty are the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct Planned<'a> {
     pub model: &'a str,
@@ -80,7 +80,7 @@ impl Planned<'_> {
     }
 }
 
-/// A count that 0 leaves to Kiln.
+/// A count; `None` for 0, with which Kiln chooses.
 fn size(n: u32) -> Option<usize> {
     (n > 0).then_some(n as usize)
 }

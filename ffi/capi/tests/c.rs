@@ -1,5 +1,5 @@
-//! The C interface, as programs in C, C++ and Python use it: the header is current, the examples run, and what a caller may do
-//! wrongly is an error.
+//! The C interface, as programs in C, C++ and Python use it: the header is current, the examples run, and a caller's
+//! mistakes are errors.
 
 mod faults;
 #[path = "../examples/reply.rs"]
@@ -36,7 +36,8 @@ fn released_library() -> PathBuf {
     target.join("release/libkiln_capi.so")
 }
 
-/// A directory with the library by the name that programs load it by, and what is made of the header for a program to include.
+/// A directory with the library under the name by which programs load it, and a file made from the header that a
+/// program includes.
 fn installed() -> TempDir {
     install(&library())
 }
@@ -187,8 +188,8 @@ fn the_engine_answers_a_program_in_rust() {
     assert_eq!(reply::reply(Some(missing).into(), "", &mut |_| ()).unwrap_err().exit_code(), 2);
 }
 
-/// What valgrind finds: memory that is read before it is written, after it was freed or beyond its end, and what is lost. It runs
-/// each program a hundred times slower, so this is no part of an ordinary run.
+/// Valgrind finds nothing: no memory that is read before it is written, after it was freed or beyond its end, and none
+/// that is lost. Valgrind runs each program a hundred times slower, so this test is no part of an ordinary run.
 #[test]
 #[ignore = "it takes minutes"]
 fn valgrind_finds_nothing_wrong() {

@@ -1,4 +1,4 @@
-//! What a machine is, and whether a model fits it.
+//! Checks of a machine, and the forecast of whether a model fits it.
 
 use super::{enter, give_text, kiln_text, out, read_options};
 use crate::apart::apart;
@@ -6,8 +6,9 @@ use crate::options::Planned;
 use kiln::serve::embedded::{plan_json, probe_json};
 use std::ffi::c_char;
 
-/// Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a summary.
-/// `measures`: whether a GPU is measured too, which takes seconds, and wakes one that is suspended. It needs no engine.
+/// Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a
+/// summary. `measures`: whether a GPU is measured too, which takes seconds and wakes a suspended GPU. No engine is
+/// needed.
 ///
 /// # Safety
 /// `json` and `length` may be written; `length` may be NULL.
@@ -22,11 +23,11 @@ pub unsafe extern "C" fn kiln_probe_json(measures: bool, json: *mut *mut c_char,
     })
 }
 
-/// What is planned. Zero and empty are the defaults.
+/// The settings of a plan. Zero and empty are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct kiln_plan_options {
-    /// sizeof(struct kiln_plan_options), set by the caller. Fields beyond it have their defaults.
+    /// sizeof(struct kiln_plan_options), set by the caller. Fields beyond that size have their defaults.
     pub size: usize,
     /// The model, as kiln_engine_open takes it. Empty: the built-in one.
     pub model: kiln_text,
@@ -38,22 +39,23 @@ pub struct kiln_plan_options {
     pub device: kiln_text,
     /// int8, int4 or bf16.
     pub weights: kiln_text,
-    /// A smaller model beside it that drafts: by name, as `model`, or demo.
+    /// A smaller model that drafts for the model: by name, as `model`, or demo.
     pub draft: kiln_text,
-    /// Longest sequence, in tokens.
+    /// The longest sequence, in tokens.
     pub context: u32,
-    /// Sequences at once.
+    /// The number of sequences that run at once.
     pub batch: u32,
     /// Tokens that the cache has room for, of all sequences together.
     pub kv_tokens: u32,
     /// GiB of RAM of a machine by name, its carve-out included.
     pub ram_gib: u32,
-    /// Anything but 0: every step of a pass is told too.
+    /// Other than 0: the object has every step of a pass, too.
     pub with_schedule: u32,
 }
 
-/// Whether a model fits a machine, where each byte goes and what that allows: the object that `kiln plan --json` prints, whose
-/// settings have the command line's names. A model that does not fit is no error: `fits` is false then. It needs no engine.
+/// Whether a model fits a machine, the use of each byte, and the speed to expect: the object that `kiln plan --json`
+/// prints, whose settings have the command line's names. A model that does not fit is no error: `fits` is false then.
+/// No engine is needed.
 ///
 /// # Safety
 /// `options` is NULL or begins with its size, and its texts may be read; `json` and `length` may be written; `length` may be

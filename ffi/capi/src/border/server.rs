@@ -8,20 +8,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where and to whom an engine is open. Zero and empty are the defaults.
+/// The settings of a server. Zero and empty are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct kiln_serve_options {
-    /// sizeof(struct kiln_serve_options), set by the caller. Fields beyond it have their defaults.
+    /// sizeof(struct kiln_serve_options), set by the caller. Fields beyond that size have their defaults.
     pub size: usize,
-    /// ADDRESS:PORT or unix:PATH, several with commas between. Port 0 is any that is free. Empty: 127.0.0.1:8080.
+    /// The places to listen at: ADDRESS:PORT or unix:PATH, with commas between several. Port 0 is any free port. Empty:
+    /// 127.0.0.1:8080.
     pub listen: kiln_text,
-    /// A file of API keys, one on each line, of which a request needs one. Addresses that other machines reach need it.
+    /// A file of API keys, one on each line, of which a request needs one. An address that other machines reach needs
+    /// such a file.
     pub keys: kiln_text,
 }
 
-/// Opens an engine to other programs, by HTTP, until kiln_serve_stop. `places` is a JSON array of where it listens; it and
-/// `length` may be NULL. A server keeps its engine, as a session does.
+/// Opens an engine to other programs, by HTTP, until kiln_serve_stop. `places` gets a JSON array of the places where
+/// the server listens. `places` and `length` may be NULL. A server keeps its engine, as a session does.
 ///
 /// # Safety
 /// `options` is NULL or begins with its size, and its texts may be read; `server` may be written; `places` and `length` are NULL
@@ -55,12 +57,12 @@ pub unsafe extern "C" fn kiln_serve_start(
     })
 }
 
-/// Closes what kiln_serve_start opened: takes no more connections, and returns once the requests under way are answered, or
-/// `grace_seconds` have passed and they were cut.
+/// Closes a server: takes no more connections, and returns once the requests under way are answered, or are cut after
+/// `grace_seconds`.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_serve_stop(server: *mut kiln_server, grace_seconds: u32) -> i32 {
     enter(|| {
-        // No other call holds it.
+        // No other call holds the server.
         if let Some(serving) = Arc::into_inner(SERVERS.take(server.addr() as u64)?) {
             serving.stop(Duration::from_secs(grace_seconds.into()));
         }

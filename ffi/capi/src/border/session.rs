@@ -18,20 +18,20 @@ fn session_of(session: *mut kiln_session) -> Result<Arc<EngineSession>, Fault> {
     SESSIONS.get(session.addr() as u64)
 }
 
-/// How a session came to its tokens, of which each is one of the three.
+/// Counts of a session's tokens by their origin. Each token is in one of the three.
 #[repr(C)]
 pub struct kiln_synced {
     /// sizeof(struct kiln_synced), set by the caller.
     pub size: usize,
-    /// Tokens whose keys and values were there.
+    /// Tokens whose keys and values were in the cache.
     pub reused: usize,
-    /// Tokens that were run behind what the session held before.
+    /// Tokens that were run behind the session's tokens.
     pub extended: usize,
-    /// Tokens that were run in the place of what the session held before, or of what the cache had lost of it.
+    /// Tokens that were run in the place of other tokens of the session, or of tokens that the cache had lost.
     pub rebuilt: usize,
 }
 
-/// A session of an engine.
+/// Opens a session of an engine.
 ///
 /// # Safety
 /// `session` may be written.
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn kiln_session_new(engine: *mut kiln_engine, session: *mu
     })
 }
 
-/// Gives a session back. A call that uses it ends first, as if it were cancelled.
+/// Closes a session. A call that uses the session ends first, as if it were cancelled.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_session_free(session: *mut kiln_session) -> i32 {
     enter(|| {
@@ -55,7 +55,8 @@ pub extern "C" fn kiln_session_free(session: *mut kiln_session) -> i32 {
     })
 }
 
-/// Another session of the same engine with the same tokens. Each goes on by itself; what the cache holds, they share.
+/// Opens another session of the same engine with the same tokens. The two go on apart, and share the keys and values in
+/// the cache.
 ///
 /// # Safety
 /// `clone` may be written.
@@ -71,10 +72,11 @@ pub unsafe extern "C" fn kiln_session_clone(session: *mut kiln_session, clone: *
     })
 }
 
-/// Brings a session to `tokens`: the engine's cache then holds their keys and values, and a prompt that begins with them goes on
-/// from there. What is there already is kept, and the rest is run. `synced` says how many tokens are which; it may be NULL. The
-/// cache keeps a session as it keeps conversations: what others need of its room is run again when it is asked for. Replies of
-/// the session do not change its tokens.
+/// Brings a session to `tokens`: the engine's cache then holds their keys and values, and a prompt that begins with
+/// these tokens goes on behind them. Keys and values that the cache has are kept, and the other tokens are run.
+/// `synced` gets the counts of both; it may be NULL. The cache keeps a session as it keeps conversations: when other
+/// sequences need the room, its tokens are dropped, and run again with the next call that needs them. Replies of the
+/// session do not change its tokens.
 ///
 /// # Safety
 /// `count` tokens may be read; `synced` is NULL, or may be written and its size is set.
@@ -100,8 +102,8 @@ pub unsafe extern "C" fn kiln_session_sync(
     })
 }
 
-/// Writes a session's tokens with their keys and values to a file, all of it or nothing. A file that is no session's stays as it
-/// is. The file holds the conversation, and this user alone may read it.
+/// Writes a session's tokens with their keys and values to a file, all or nothing. A file at `path` that is no
+/// session's is not replaced. The file holds the conversation, and this user alone may read it.
 ///
 /// # Safety
 /// `path` may be read.
@@ -114,9 +116,9 @@ pub unsafe extern "C" fn kiln_session_save(session: *mut kiln_session, path: kil
     })
 }
 
-/// Brings a session to the tokens of a file that kiln_session_save wrote, of the same model on the same device, in this process
-/// or another. What goes on behind them is what it would have been there. `tokens` gets them, and `count` how many they are;
-/// both may be NULL.
+/// Brings a session to the tokens of a file that kiln_session_save wrote, of the same model on the same device, in this
+/// process or another. A reply behind them is the same as in the saved session. `tokens` gets the tokens, and `count`
+/// their number; both may be NULL.
 ///
 /// # Safety
 /// `path` may be read; `tokens` and `count` are NULL or may be written.
@@ -150,7 +152,7 @@ unsafe fn read_path<'a>(path: kiln_text) -> Result<&'a Path, Fault> {
     }
 }
 
-/// Ends what the session's calls do, from any thread. They return KILN_INTERRUPTED. The next call runs again.
+/// Cancels the session's calls under way, from any thread. These return KILN_INTERRUPTED. The next call runs again.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_cancel(session: *mut kiln_session) -> i32 {
     enter(|| {
@@ -159,7 +161,7 @@ pub extern "C" fn kiln_cancel(session: *mut kiln_session) -> i32 {
     })
 }
 
-/// What the caller's function says to a piece of text.
+/// The answer of the caller's function to a piece of text.
 ///
 /// # Safety
 /// `function` may be called with `user`, and `text` may be read.
@@ -171,10 +173,10 @@ unsafe fn tell(function: kiln_text_function, user: *mut c_void, text: kiln_text)
     }
 }
 
-/// Asks `text` as the next message of the session's conversation, with the engine's default sampling. `on_text` gets the
-/// answer's text as it comes, on this thread; `answer` gets all of it, also of an answer that was cut. Each may be NULL. The
-/// session keeps the question and its complete answer for the next question and for clones; kiln_session_save does not write
-/// them. The model is asked for no thought, and one that it has all the same is no part of the answer.
+/// Asks `text` as the next message of the session's conversation, with the engine's default sampling. `on_text` gets
+/// the answer's text piece by piece, on this thread; `answer` gets the whole text, also of an answer that was cut. Each
+/// may be NULL. The session keeps the question and its complete answer for the next question and for clones;
+/// kiln_session_save does not write them. The model is not asked to think; a thought is no part of the answer.
 ///
 /// # Safety
 /// `text` may be read; `on_text` may be called with `user`; `answer` and `length` may be written or are NULL.
@@ -201,9 +203,10 @@ pub unsafe extern "C" fn kiln_ask(
     })
 }
 
-/// Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text` gets its
-/// text as it comes, on this thread. `result` is a JSON object of text, finish_reason, usage, and tool_calls where there are
-/// some, and reasoning_content where the model thought; it is given for a reply that was cut too. What the cache holds of the conversation is taken over.
+/// Makes a reply to `request`, the JSON of a chat completion (messages, sampling, response_format, tools). `on_text`
+/// gets the reply's text piece by piece, on this thread. `result` gets a JSON object of text, finish_reason and usage,
+/// with tool_calls if the model calls functions, and reasoning_content if the model thinks; a reply that was cut has
+/// such an object, too. Tokens of the conversation that the cache holds are not run again.
 ///
 /// # Safety
 /// `request` may be read; `on_text` may be called with `user`; `result` and `length` may be written or are NULL.
@@ -232,8 +235,9 @@ pub unsafe extern "C" fn kiln_generate(
     })
 }
 
-/// Asks any path of the HTTP interface, such as GET /metrics or POST /v1/completions, without a port. `on_body` gets the
-/// answer's body as it comes, which need not end where a character does. An answer that is an error is KILN_OK, with its status.
+/// Asks any path of the HTTP interface, such as GET /metrics or POST /v1/completions, without a port. `on_body` gets
+/// the answer's body piece by piece; a piece may end inside a character. An answer that is an error is KILN_OK, with
+/// its status.
 ///
 /// # Safety
 /// `method`, `path` and `body` may be read; `on_body` may be called with `user`; `status` may be written.

@@ -1,13 +1,13 @@
-//! Every function of kiln.h with each of its arguments wrong, as a C source that is made of the header: a function that is added
-//! is called so too, and a type whose wrong values nobody has written down fails the test.
+//! Every function of kiln.h with each of its arguments wrong, as a C source that is made from the header: a new
+//! function is called like the others, and a type without wrong values in this list fails the test.
 
 use std::fmt::Write;
 
-/// What an argument is given as.
+/// The values of an argument.
 struct Values {
-    /// Where another argument is the wrong one.
+    /// The value while another argument is the wrong one.
     right: String,
-    /// Each wrong value, with a word of what the caller is told. No word: the code alone counts.
+    /// Each wrong value, with a word of the error's cause. No word: the code alone counts.
     wrong: Vec<(String, String)>,
 }
 
@@ -66,7 +66,7 @@ fn texts_of(header: &str, structure: &str) -> Vec<String> {
     fields.filter(|(of, _)| of == "struct kiln_text").map(|(_, name)| name).collect()
 }
 
-/// What is wrong as a text named `name`: NULL, no UTF-8, longer than memory.
+/// Wrong values of a text named `name`: NULL, no UTF-8, longer than memory.
 fn wrong_texts(name: &str, is_text: bool) -> Vec<(String, String)> {
     let mut all = vec![("{NULL, 1}", "is NULL"), ("{\"a\", SIZE_MAX}", "is longer than memory")];
     all.extend(is_text.then_some(("{\"\\xff\", 1}", "is not UTF-8")));
@@ -128,7 +128,7 @@ fn values(header: &str, function: &str, of: &str, name: &str) -> Values {
             assert!(may_be_null, "{function}: {name} may not be NULL, and that is not tried");
             of_all("NULL", &[("&(struct kiln_synced){.size = 8}", "8 bytes")])
         }
-        // What it says is of the call before.
+        // The error that it gives is of the call before.
         "struct kiln_error *" => of_all("NULL", &[("NULL", ""), ("&(struct kiln_error){.size = 8}", "")]),
         "const uint32_t *" => of_all("(uint32_t[]){2}", &[("NULL", "tokens is NULL")]),
         "size_t" => of_all("1", &[("SIZE_MAX", "longer than memory")]),
