@@ -2,7 +2,7 @@
 
 use super::device::{GTT_HEAP, RenderDevice, VRAM_HEAP};
 use crate::error::{Setting, text};
-use crate::replay::driver::{HostAccess, Memory, unmapped};
+use crate::replay::driver::{HostAccess, Memory};
 use crate::sys::amdgpu::objects::{GpuAccess, HostMapping, ObjectKind, PlacedObject, allocate, map};
 use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::{Error, Result, display};
@@ -21,7 +21,6 @@ pub struct GpuBuffer {
     address: u64,
     size: u64,
     is_cached: bool,
-    is_hidden: bool,
 }
 
 /// Addresses, and what lies there. Dropped, both are free.
@@ -102,29 +101,8 @@ impl GpuBuffer {
             device.shared.borrow_mut().add(object.gem());
             place.is_shared = true;
         }
-        Ok(GpuBuffer {
-            place: Some(place),
-            host,
-            dma_buf,
-            address,
-            size,
-            is_cached: kind.host == HostMapping::Cached,
-            is_hidden: false,
-        })
-    }
-
-    fn host(&self) -> Option<&Mapping> {
-        self.host.as_ref().filter(|_| !self.is_hidden)
-    }
-
-    fn host_mut(&mut self) -> Option<&mut [u8]> {
-        let size = self.size as usize;
-        let host = self.host.as_mut().filter(|_| !self.is_hidden)?;
-        Some(&mut host.bytes_mut()[..size])
-    }
-
-    fn too_small(&self, len: usize) -> Error {
-        Error::device(format!("{len} B are more than an allocation of {} B", self.size), "report this")
+        let is_cached = kind.host == HostMapping::Cached;
+        Ok(GpuBuffer { place: Some(place), host, dma_buf, address, size, is_cached })
     }
 }
 
@@ -159,42 +137,20 @@ impl Memory for GpuBuffer {
         self.size
     }
 
-    fn is_mapped(&self) -> bool {
-        self.host().is_some()
-    }
-
     fn is_cached(&self) -> bool {
         self.is_cached
     }
 
     fn hide(&mut self) {
-        self.is_hidden = true;
+        self.host = None;
     }
 
     unsafe fn bytes(&self) -> Option<&[u8]> {
-        self.host().map(|host| &host.bytes()[..self.size as usize])
+        self.host.as_ref().map(|host| &host.bytes()[..self.size as usize])
     }
 
     unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.host_mut()
-    }
-
-    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        let bytes = self.host_mut().ok_or_else(unmapped)?;
-        Ok(bytemuck::cast_slice_mut(&mut bytes[4 * words.start..4 * words.end]))
-    }
-
-    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        let error = self.too_small(data.len());
-        let bytes = self.host_mut().ok_or_else(unmapped)?;
-        bytes.get_mut(..data.len()).ok_or(error)?.copy_from_slice(data);
-        Ok(())
-    }
-
-    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
-        let bytes = &self.host().ok_or_else(unmapped)?.bytes()[..self.size as usize];
-        data.copy_from_slice(bytes.get(..data.len()).ok_or_else(|| self.too_small(data.len()))?);
-        Ok(())
+        self.host.as_mut().map(|host| &mut host.bytes_mut()[..self.size as usize])
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {

@@ -183,7 +183,10 @@ pub trait Memory {
     fn size(&self) -> u64;
 
     /// Whether the host maps it.
-    fn is_mapped(&self) -> bool;
+    fn is_mapped(&self) -> bool {
+        // SAFETY: no byte is read.
+        unsafe { self.bytes() }.is_some()
+    }
 
     /// Whether the host reads it through its caches.
     fn is_cached(&self) -> bool;
@@ -215,19 +218,35 @@ pub trait Memory {
     ///
     /// # Panics
     /// The memory has fewer words.
-    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]>;
+    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
+        // SAFETY: the view of all bytes ends here. Only `words` of it are accessed, which the device does not use, by
+        // the caller's contract.
+        let bytes = unsafe { self.bytes_mut() }.ok_or_else(unmapped)?;
+        Ok(bytemuck::cast_slice_mut(&mut bytes[4 * words.start..4 * words.end]))
+    }
 
     /// Copies `data` to its start. Does not wait for the device.
     ///
     /// # Errors
     /// Device: the memory is not mapped, or too small.
-    fn copy_from(&mut self, data: &[u8]) -> Result<()>;
+    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
+        let size = self.size();
+        // SAFETY: the view lives for this copy, and only the copied bytes of it are accessed.
+        let bytes = unsafe { self.bytes_mut() }.ok_or_else(unmapped)?;
+        bytes.get_mut(..data.len()).ok_or_else(|| too_small(data.len(), size))?.copy_from_slice(data);
+        Ok(())
+    }
 
     /// Copies its start into `data`. Does not wait for the device.
     ///
     /// # Errors
     /// As [`Memory::copy_from`].
-    fn copy_to(&self, data: &mut [u8]) -> Result<()>;
+    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
+        // SAFETY: as in `copy_from`.
+        let bytes = unsafe { self.bytes() }.ok_or_else(unmapped)?;
+        data.copy_from_slice(bytes.get(..data.len()).ok_or_else(|| too_small(data.len(), self.size()))?);
+        Ok(())
+    }
 
     /// The memory as a dma-buf for other devices, if it is one.
     fn dma_buf(&self) -> Option<&DmaBuf> {
@@ -303,6 +322,11 @@ pub enum Readiness {
     Unasked,
     /// Late, or not compilable: the caller goes on without the kernel.
     LeftOut,
+}
+
+/// The error of a copy of `len` bytes from or to a memory of `size`.
+fn too_small(len: usize, size: u64) -> Error {
+    Error::device(format!("{len} B are more than a memory of {size} B"), "report this")
 }
 
 /// The error of memory that the host does not map.

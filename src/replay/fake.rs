@@ -6,7 +6,6 @@ use crate::lower::kernels::Kernel;
 use crate::sys::dma_buf::{DmaBuf, Mapping, page_size, sealed_memfd};
 use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -159,10 +158,6 @@ impl Memory for HostMemory {
         self.size
     }
 
-    fn is_mapped(&self) -> bool {
-        true
-    }
-
     fn is_cached(&self) -> bool {
         true
     }
@@ -175,20 +170,6 @@ impl Memory for HostMemory {
 
     unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         Some(bytemuck::cast_slice_mut(self.all_words_mut()))
-    }
-
-    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        Ok(&mut self.all_words_mut()[words])
-    }
-
-    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        bytemuck::cast_slice_mut::<u32, u8>(self.all_words_mut())[..data.len()].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
-        data.copy_from_slice(&bytemuck::cast_slice::<u32, u8>(self.words())[..data.len()]);
-        Ok(())
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {

@@ -1,15 +1,13 @@
 //! Device memory: one buffer per allocation, with its device address, mapped if the host can see it.
 
 use crate::error::{Setting, text};
-use crate::replay::driver::{HostAccess, Memory, unmapped};
+use crate::replay::driver::{HostAccess, Memory};
 use crate::sys::dma_buf::{self, DmaBuf, Mapping};
-use crate::vulkan::device::sharing;
-use crate::vulkan::device::{Gpu, failure};
+use crate::vulkan::device::{Gpu, failure, sharing};
 use crate::vulkan::memory::heaps::memory_types;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -211,14 +209,6 @@ impl Buffer {
     pub(crate) fn to_device(&self) -> Result<()> {
         self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
     }
-
-    fn mapped_for(&self, len: usize) -> Result<NonNull<u8>> {
-        match self.mapped {
-            Some(at) if len as u64 <= self.size => Ok(at),
-            Some(_) => Err(Error::device(format!("{len} B are more than a buffer of {} B", self.size), "report this")),
-            None => Err(unmapped()),
-        }
-    }
 }
 
 impl Memory for Buffer {
@@ -228,10 +218,6 @@ impl Memory for Buffer {
 
     fn size(&self) -> u64 {
         self.size
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.mapped.is_some()
     }
 
     fn is_cached(&self) -> bool {
@@ -251,28 +237,6 @@ impl Memory for Buffer {
     unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
-    }
-
-    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        let start = self.mapped.ok_or_else(unmapped)?;
-        assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
-        // SAFETY: the words lie within the mapping, which is aligned to more than a word and lasts for the buffer's
-        // life; by the caller's contract the device does not use them, and `&mut self` makes it the only host view.
-        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
-    }
-
-    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        let at = self.mapped_for(data.len())?;
-        // SAFETY: the mapping has at least `data.len()` bytes; no reference to them is made.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len()) };
-        Ok(())
-    }
-
-    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
-        let at = self.mapped_for(data.len())?;
-        // SAFETY: as in `copy_from`.
-        unsafe { std::ptr::copy_nonoverlapping(at.as_ptr(), data.as_mut_ptr(), data.len()) };
-        Ok(())
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {
