@@ -10,6 +10,7 @@ use super::{
 use crate::machine::read_rate;
 use crate::schedule::choice::SampleResult;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
+use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Op, Rows};
 use crate::schedule::{DRAFT_SEQUENCES, DRAFT_STEPS, Schedule, Segment, Step};
 use crate::{Cancel, Result};
@@ -61,7 +62,7 @@ pub struct StepState {
     /// Sequences of the rows.
     pub sequence: Vec<u32>,
     /// Of a draft's rows: the rows of the last pass whose states they begin with.
-    source: Vec<usize>,
+    source: Vec<u32>,
     /// Whether the step reads its rows from [`StepState::source`].
     reads_source: bool,
     /// Word index of the argmax results.
@@ -123,7 +124,20 @@ impl StepState {
         self.sequence.extend(rows.iter().map(|r| r.sequence));
     }
 
-    /// Sets the rows of the next step: `rows` of the pass, whose head rows are `head`.
+    /// Reads the rows of a pass or of a draft from the arena's words.
+    fn read_rows(&mut self, words: &[u32], layout: StateLayout) {
+        let rows = words[StateLayout::ROWS] as usize;
+        let read = |array: &mut Vec<u32>, first: usize, count: usize| {
+            array.clear();
+            array.extend_from_slice(&words[first..first + count]);
+        };
+        read(&mut self.token, layout.token(), rows);
+        read(&mut self.position, layout.position(), rows);
+        read(&mut self.sequence, layout.sequence(), rows);
+        read(&mut self.source, layout.source(), rows.min(layout.draft_rows));
+    }
+
+    /// Selects the rows that the next step computes: those that `rows` names, where `head` are the head rows.
     pub(super) fn set_step(&mut self, rows: Rows, head: HeadRows) {
         self.reads_source = rows == Rows::DraftSource;
         (self.rows, self.head_first) = match rows {
@@ -135,7 +149,7 @@ impl StepState {
 
     /// The row that a gathering step reads for its row `r`.
     pub fn read_row(&self, r: usize) -> usize {
-        if self.reads_source { self.source[r] } else { self.head_first + r }
+        if self.reads_source { self.source[r] as usize } else { self.head_first + r }
     }
 
     /// Applies a changed entry of a page table.
@@ -249,33 +263,23 @@ impl<S: PassKernels> HostExecutor<S> {
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         super::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
         (self.rows, self.head, self.states) = (rows.len(), head.unwrap_or(NONE), head);
-        self.drafted.clear();
-        self.asked.fill(false);
-        self.state.set_rows(rows);
-        let words = bytemuck::cast_slice_mut(&mut self.arena);
-        super::write_pass(words, self.schedule.arena.state, rows, head);
-        for change in self.pages.take_changes() {
-            self.state.set_page(&change);
-        }
-        self.steps.begin(&self.state);
+        self.enter(|words, layout| super::write_pass(words, layout, rows, head));
         Ok(())
     }
-}
 
-impl<S: PassKernels> HostExecutor<S> {
     fn begin_draft(&mut self, rows: &[DraftRow]) {
         let states = self.states.unwrap_or(NONE);
-        let state = &mut self.state;
-        state.set_rows(&[]);
-        state.token.extend(rows.iter().map(|of| of.row.token));
-        state.position.extend(rows.iter().map(|of| of.row.position - 1));
-        state.sequence.extend(rows.iter().map(|of| of.row.sequence));
-        state.source.clear();
-        state.source.extend(rows.iter().map(|of| states.first + of.head));
         self.head = HeadRows { first: 0, count: rows.len() };
+        self.enter(|words, layout| super::write_draft(words, layout, rows, states));
+    }
+
+    /// Enters a pass or a draft, whose rows `write` writes into the step state.
+    fn enter(&mut self, write: impl FnOnce(&mut [u32], StateLayout)) {
         self.drafted.clear();
         self.asked.fill(false);
-        super::write_draft(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, states);
+        let (words, layout) = (bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state);
+        write(words, layout);
+        self.state.read_rows(words, layout);
         for change in self.pages.take_changes() {
             self.state.set_page(&change);
         }

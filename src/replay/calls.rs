@@ -71,12 +71,13 @@ impl<D: Driver> Executor for Replay<D> {
     }
 
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
-        executor::check_logits(row, self.flight.head_rows)?;
+        let rows = self.flight.head_rows();
+        executor::check_logits(row, rows)?;
         self.check_last()?;
-        if let Some(fetch) = self.passes.fetch(self.flight.head_rows).filter(|_| self.flight.fetched <= row) {
+        if let Some(fetch) = self.passes.fetch(rows).filter(|_| self.flight.fetched <= row) {
             // SAFETY: as in `Replay::submit`.
             unsafe { self.queue.run(fetch) }?;
-            self.flight.fetched = self.flight.head_rows;
+            self.flight.fetched = rows;
         }
         Ok(self.flight.results.logits(&self.memory.arena, &self.schedule, row))
     }

@@ -12,9 +12,7 @@ use std::time::Instant;
 pub(super) struct Flight<D: Driver> {
     /// Rows of the last pass.
     pub rows: Vec<Row>,
-    /// Rows of logits of the last pass or draft.
-    pub head_rows: usize,
-    /// Head rows of the last pass, whose states a draft begins with. `None`: they are lost.
+    /// Head rows of the last pass, whose states a draft begins with. `None`: it had none, or they are lost.
     pub states: Option<HeadRows>,
     /// Rows of the last draft; 0 after a pass.
     pub draft_rows: usize,
@@ -35,7 +33,7 @@ pub(super) struct Submitted {
     pub head: Option<HeadRows>,
     /// Whether the pass was submitted as the next one of the pass before.
     pub is_next: bool,
-    /// Whether it waits for its sample requests, to be submitted with them.
+    /// Whether the work waits for its sample requests, to be submitted with them.
     pub is_held: bool,
     pub since: Instant,
 }
@@ -54,7 +52,7 @@ pub(super) enum SubmittedWork {
 /// The pass that was submitted before the results of the one before it were known.
 pub(super) struct NextPass {
     pub kind: usize,
-    /// Whether its end has a signal of its own.
+    /// Whether the pass's end has a signal of its own.
     pub has_signal: bool,
 }
 
@@ -63,17 +61,7 @@ impl<D: Driver> Flight<D> {
     pub fn new(schedule: &Schedule, results: Results<D>) -> Flight<D> {
         let extent = &schedule.extent;
         let (rows, asked) = (Vec::with_capacity(extent.max_rows), vec![false; extent.head_rows]);
-        Flight {
-            rows,
-            head_rows: 0,
-            states: None,
-            draft_rows: 0,
-            asked,
-            submitted: None,
-            next: None,
-            fetched: 0,
-            results,
-        }
+        Flight { rows, states: None, draft_rows: 0, asked, submitted: None, next: None, fetched: 0, results }
     }
 
     /// Whether a pass of these rows and this head has been submitted as the next one.
@@ -85,6 +73,19 @@ impl<D: Driver> Flight<D> {
             && head == Some(all_rows(rows))
             && rows.len() == self.rows.len()
             && self.rows.iter().zip(rows).enumerate().all(follows)
+    }
+
+    /// Rows of logits of the last pass or draft.
+    pub fn head_rows(&self) -> usize {
+        match self.draft_rows {
+            0 => self.states.map_or(0, |head| head.count),
+            rows => rows,
+        }
+    }
+
+    /// Notes that `work` with these head rows was submitted.
+    pub fn note_submit(&mut self, work: SubmittedWork, head: Option<HeadRows>, is_next: bool, is_held: bool) {
+        self.submitted = Some(Submitted { work, head, is_next, is_held, since: Instant::now() });
     }
 
     /// The load of the last pass.
@@ -100,7 +101,7 @@ impl<D: Driver> Flight<D> {
     /// Forgets the last pass: its results are lost.
     pub fn forget(&mut self) {
         self.rows.clear();
-        (self.head_rows, self.fetched, self.states, self.draft_rows) = (0, 0, None, 0);
+        (self.fetched, self.states, self.draft_rows) = (0, None, 0);
         self.asked.fill(false);
         self.submitted = None;
     }

@@ -16,7 +16,7 @@ impl<D: Driver> Replay<D> {
     /// The kinds that the begun pass's layers and its head are lowered for.
     fn kinds_of_pass(&self) -> Result<[PassKind; 2]> {
         let kind = self.passes.kinds[self.passes.kind_for(&self.flight.rows)?].kind;
-        let head_rows = if self.flight.head_rows > 1 { kind.rows.min(kind.head_rows) } else { 1 };
+        let head_rows = if self.flight.head_rows() > 1 { kind.rows.min(kind.head_rows) } else { 1 };
         Ok([kind, PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host }])
     }
 

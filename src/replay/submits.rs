@@ -23,9 +23,7 @@ impl<D: Driver> Replay<D> {
             let signal = samples == SampleTiming::Never;
             self.submit(kind, head, signal, None).inspect_err(|_| self.flight.forget())?;
         }
-        let since = Instant::now();
-        self.flight.submitted =
-            Some(Submitted { work: SubmittedWork::Pass(kind), head, is_next: false, is_held, since });
+        self.flight.note_submit(SubmittedWork::Pass(kind), head, false, is_held);
         Ok(true)
     }
 
@@ -41,8 +39,7 @@ impl<D: Driver> Replay<D> {
         results.slot = 1 - results.slot;
         let head = Some(all_rows(rows));
         self.flight.states = head;
-        let (work, since) = (SubmittedWork::Pass(kind), Instant::now());
-        self.flight.submitted = Some(Submitted { work, head, is_next: true, is_held: false, since });
+        self.flight.note_submit(SubmittedWork::Pass(kind), head, true, false);
         Ok(true)
     }
 
@@ -58,12 +55,10 @@ impl<D: Driver> Replay<D> {
         executor::check_head(&self.schedule, self.flight.rows.len(), head)?;
         self.check_last()?;
         self.cancel.check()?;
-        self.new_head(Some(head));
+        self.new_head(Some(head), 0);
         self.queue.edit(&mut self.memory.arena, |words| executor::write_head(words, head))?;
         self.submit_head(head, true)?;
-        let (is_next, is_held, since) = (false, false, Instant::now());
-        self.flight.submitted =
-            Some(Submitted { work: SubmittedWork::Head, head: Some(head), is_next, is_held, since });
+        self.flight.note_submit(SubmittedWork::Head, Some(head), false, false);
         Ok(true)
     }
 
@@ -76,9 +71,7 @@ impl<D: Driver> Replay<D> {
         self.cancel.check()?;
         let list = self.passes.draft(rows.len()).and_then(|draft| draft.lists.get(count - 1).copied());
         let Some(list) = list else { return Ok(false) };
-        let head = HeadRows { first: 0, count: rows.len() };
-        self.new_head(Some(head));
-        (self.flight.states, self.flight.draft_rows) = (Some(states), rows.len());
+        self.new_head(Some(states), rows.len());
         let (schedule, kv) = (&self.schedule, &mut self.kv);
         self.queue.edit(&mut self.memory.arena, |words| {
             executor::write_draft(words, schedule.arena.state, rows, states);
@@ -87,9 +80,8 @@ impl<D: Driver> Replay<D> {
         self.pace.submits += 1;
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(&[list], true) }.inspect_err(|_| self.flight.forget())?;
-        let (is_next, is_held, since) = (false, false, Instant::now());
-        self.flight.submitted =
-            Some(Submitted { work: SubmittedWork::Draft(count as u32), head: Some(head), is_next, is_held, since });
+        let head = HeadRows { first: 0, count: rows.len() };
+        self.flight.note_submit(SubmittedWork::Draft(count as u32), Some(head), false, false);
         Ok(true)
     }
 
@@ -161,8 +153,8 @@ impl<D: Driver> Replay<D> {
 
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for
     /// before the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
-    /// microseconds between pieces; a piece takes up to the budget. An offload's step runs in such a pause. `signal`: its
-    /// end gets a signal, as no sample requests follow. `choice`: a list behind a whole pass.
+    /// microseconds between pieces; a piece takes up to the budget. An offload's step runs in such a pause. `signal`:
+    /// its end gets a signal, as no sample requests follow. `choice`: a list behind a whole pass.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>, signal: bool, choice: Option<D::Baked>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         if k.is_whole(&self.flight.rows) {
@@ -192,7 +184,7 @@ impl<D: Driver> Replay<D> {
                     for lists in k.segments.lists[lists].chunks(per_submit) {
                         self.queue.drain()?;
                         self.cancel.check()?;
-                        // SAFETY: as above.
+                        // SAFETY: as in `submit`; the wait above this line is for the piece before.
                         unsafe { self.queue.submit(lists, true) }?;
                         self.pace.submits += 1;
                     }
@@ -220,8 +212,8 @@ impl<D: Driver> Replay<D> {
 
     /// Submits the pass after the submitted one, with that one's next tokens, and with `signal` a signal after it. It
     /// uses the other slot of results. Returns `false` if no such pass is baked, if the pass takes several submits, if
-    /// the context is full, or if a row begins a page that its sequence does not have: tables are written only while the
-    /// device is idle.
+    /// the context is full, or if a row begins a page that its sequence does not have: tables are written only while
+    /// the device is idle.
     pub(super) fn submit_next(&mut self, signal: bool) -> Result<bool> {
         self.release(None)?;
         let Some(Submitted { work: SubmittedWork::Pass(kind), head, .. }) = self.flight.submitted else {
@@ -305,7 +297,7 @@ impl<D: Driver> Replay<D> {
         }
         self.flight.rows.clear();
         self.flight.rows.extend_from_slice(rows);
-        self.new_head(head);
+        self.new_head(head, 0);
         let (schedule, kv) = (&self.schedule, &mut self.kv);
         let (baked, halves) = (&self.passes.kinds[kind], self.layout.halves);
         let write = |words: &mut [u32]| {
@@ -322,19 +314,18 @@ impl<D: Driver> Replay<D> {
         Ok(kind)
     }
 
-    /// Starts a new head: earlier logits are no longer valid.
-    pub(super) fn new_head(&mut self, head: Option<HeadRows>) {
-        self.flight.head_rows = head.map_or(0, |h| h.count);
-        (self.flight.states, self.flight.draft_rows) = (head, 0);
+    /// Starts a new head: earlier logits are no longer valid. `states`, `draft_rows`: as in [`Flight`].
+    pub(super) fn new_head(&mut self, states: Option<HeadRows>, draft_rows: usize) {
+        (self.flight.states, self.flight.draft_rows) = (states, draft_rows);
         self.flight.asked.fill(false);
         self.flight.results.slot = 0;
-        self.flight.fetched = if self.flight.results.are_apart() { 0 } else { self.flight.head_rows };
+        self.flight.fetched = if self.flight.results.are_apart() { 0 } else { self.flight.head_rows() };
     }
 
     /// Fails if a relayed dispatch of the pass, or of a pass without a head before it, gave up waiting.
     pub(super) fn check_order(&mut self) -> Result<()> {
         // The flag stays set until a head copies it with the step state.
-        if self.flight.head_rows == 0 || !self.target.relay || !self.flight.results.has_timed_out() {
+        if self.flight.head_rows() == 0 || !self.target.relay || !self.flight.results.has_timed_out() {
             return Ok(());
         }
         self.settle()?;
