@@ -34,7 +34,7 @@ pub(super) const MOST_SEQUENCES: usize = 32;
 
 /// Answers the prompts of a file, one JSON object a line, as many at once as fit.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::BATCH)]
+#[command(after_help = include_str!("help/batch.txt"))]
 pub struct BatchArgs {
     #[command(flatten)]
     model: ModelArgs,

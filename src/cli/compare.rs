@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 /// Runs a model on two executors, step by step from the same inputs, and prints the first step that differs beyond its
 /// bound.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::COMPARE)]
+#[command(after_help = include_str!("help/compare.txt"))]
 pub struct CompareArgs {
     #[command(flatten)]
     model: ModelArgs,

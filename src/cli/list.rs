@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Lists the models in the hub's cache.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::LIST)]
+#[command(after_help = include_str!("help/list.txt"))]
 pub struct ListArgs {
     /// Whether they fit this device: auto, vulkan, vulkan:N, cpu
     #[arg(long, default_value = "auto", value_name = "DEVICE")]

@@ -61,7 +61,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
 #[command(name = "kiln", version = crate::version::describe(), about, arg_required_else_help = true, propagate_version = true)]
-#[command(after_help = usage::ABOUT, mut_subcommands(usage::with_negative_numbers))]
+#[command(after_help = include_str!("help/kiln.txt"), mut_subcommands(usage::with_negative_numbers))]
 pub struct Cli {
     /// Print one JSON object on standard output, and nothing else there; for an error one of its message, remedy and
     /// exit code

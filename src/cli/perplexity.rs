@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Measures perplexity as llama.cpp does: windows of --ctx tokens (default 512) that do not overlap, BOS first in each,
 /// and the second half of each scored.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::PERPLEXITY)]
+#[command(after_help = include_str!("help/perplexity.txt"))]
 #[command(mut_arg("ctx", |ctx| ctx.help("Tokens of a window [default: 512, or the model's maximum if smaller]")))]
 pub struct PerplexityArgs {
     #[command(flatten)]

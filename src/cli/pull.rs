@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// Downloads a model into the hub's cache, where other tools find it too.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::PULL)]
+#[command(after_help = include_str!("help/pull.txt"))]
 pub struct PullArgs {
     /// The model: ORG/NAME, ORG/NAME:QUANT for the GGUF file of a type, or ORG/NAME/FILE
     #[arg(value_name = "MODEL")]

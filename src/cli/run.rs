@@ -1,11 +1,10 @@
 //! `kiln run`: answers a prompt, or chats on a terminal.
 
-use super::chat;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::progress::LiveBar;
 use super::reply::{Printer, ReplyArgs, ReplyEnergy, rate, reply_json, roofline_share, summary};
-use super::{note, print, print_json, signals};
+use super::{chat, note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
 use crate::engine::open::OpenEngine;
@@ -21,7 +20,7 @@ use std::path::PathBuf;
 
 /// Answers a prompt from -p, -f and standard input, or --tokens; without one, on a terminal, chats.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::RUN)]
+#[command(after_help = include_str!("help/run.txt"))]
 pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// Answers other programs over HTTP, with OpenAI's, Ollama's and Anthropic's interfaces.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::SERVE)]
+#[command(after_help = include_str!("help/serve.txt"))]
 pub struct ServeArgs {
     /// A file of these options by their long names, in TOML; those of the command line come first. The files of the
     /// folder FILE.d are read after it, in the order of their names [default: $KILN_CONFIG, else /etc/kiln.toml if it

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Says whether a server is ready.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = super::usage::STATUS)]
+#[command(after_help = include_str!("help/status.txt"))]
 pub struct StatusArgs {
     /// Where it listens: an address with a port, as such or as a URL, or the path of a Unix socket
     #[arg(value_name = "AT", default_value = "127.0.0.1:8080")]
