@@ -117,7 +117,7 @@ pub mod serve;
 // Some of this module is used only in tests.
 #[cfg_attr(not(all(feature = "npu", feature = "testing")), allow(dead_code))]
 mod sys;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

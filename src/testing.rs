@@ -1,6 +1,8 @@
 //! The internals that this crate's own tests use, behind the feature `testing`. Not an interface for other crates: it
 //! changes with the code.
 
+pub mod inspect;
+
 use crate::Result;
 use crate::executor::Executor;
 use crate::sequence::{Batch, Chooser, Finish, Generation, SequenceRequest};
@@ -53,6 +55,7 @@ pub mod amdgpu {
 
 /// The Vulkan driver.
 pub mod vulkan {
+    pub use super::inspect;
     pub use crate::vulkan::*;
 }
 

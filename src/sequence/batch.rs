@@ -53,7 +53,7 @@ pub struct SequenceRequest {
 
 /// A sequence that has left the batch.
 pub struct FinishedSequence {
-    /// The slot, which [`Batch::join`] returned.
+    /// The slot, which [`Batch::join_of`] returned.
     pub slot: usize,
     /// The reply. Failed: logits were not finite.
     pub reply: Result<Generation>,
@@ -163,30 +163,17 @@ impl Batch {
         })
     }
 
-    /// Whether the pass after the last one is in flight.
-    pub fn is_ahead(&self) -> bool {
-        self.is_ahead
-    }
-
     /// Whether no sequence is running.
     pub fn is_empty(&self) -> bool {
         self.room() == self.slots.len()
     }
 
-    /// Adds a sequence and returns its slot. No pass runs yet.
+    /// Adds a sequence of `owner` and returns its slot. No pass runs yet. The sequence's cached tokens are reused only
+    /// for the same owner, except for a beginning that was public already. `None`: all of them are public.
     ///
     /// # Errors
     /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no
     /// slot is free.
-    pub fn join(&mut self, executor: &mut dyn Executor, request: SequenceRequest) -> Result<usize> {
-        self.join_of(executor, request, None)
-    }
-
-    /// As [`Batch::join`], for a sequence of `owner`. Its cached tokens are reused only for the same owner, except for
-    /// a beginning that was public already. `None`: all of them are public.
-    ///
-    /// # Errors
-    /// As [`Batch::join`].
     pub fn join_of(
         &mut self,
         executor: &mut dyn Executor,
@@ -461,6 +448,8 @@ impl Batch {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 #[cfg(test)]
 #[path = "batch_tests.rs"]
 mod tests;

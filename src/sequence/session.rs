@@ -74,14 +74,6 @@ impl Session {
         executor.pages().kept(self.sequence as usize, self.in_common(tokens))
     }
 
-    /// Appends a pending token.
-    ///
-    /// # Errors
-    /// Input: it is outside of the vocabulary, or the context is full.
-    pub fn push(&mut self, schedule: &Schedule, token: u32) -> Result<()> {
-        self.append(schedule, &[token])
-    }
-
     fn append(&mut self, schedule: &Schedule, tokens: &[u32]) -> Result<()> {
         SequenceLimits::of(schedule).check(self.tokens.len(), tokens)?;
         self.tokens.extend_from_slice(tokens);
@@ -163,23 +155,12 @@ impl Session {
         same.min(tokens.len().saturating_sub(1))
     }
 
-    /// As [`Session::replace`], and runs the pending tokens. The executor's head row 0 then has the last token's
-    /// logits. Returns the number of tokens kept.
-    ///
-    /// # Errors
-    /// As [`Session::replace`]. Interrupted: it was cancelled. Device: the device failed. After an error the session
-    /// holds only the prefix that was kept.
-    pub fn sync(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
-        let kept = self.replace(executor, tokens)?;
-        self.run_waiting(executor, &mut run_chunk)?;
-        Ok(kept)
-    }
-
     /// Appends `tokens` and runs them in chunks of [`ExecutorExt::rows_at`]. The executor's head row 0 then has the
     /// last token's logits.
     ///
     /// # Errors
-    /// As [`Session::sync`].
+    /// As [`Session::replace`]. Interrupted: it was cancelled. Device: the device failed. After an error the session
+    /// holds only the tokens that it held before.
     pub fn prefill(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<()> {
         self.prefill_with(executor, tokens, &mut run_chunk)
     }
@@ -187,7 +168,7 @@ impl Session {
     /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`.
     ///
     /// # Errors
-    /// As [`Session::sync`], and errors of `run`, which may use one to end the prompt.
+    /// As [`Session::prefill`], and errors of `run`, which may use one to end the prompt.
     pub fn prefill_with<E: Executor + ?Sized>(
         &mut self,
         executor: &mut E,
@@ -215,29 +196,14 @@ impl Session {
         }
         Ok(())
     }
-
-    /// Runs one token. The executor's head row 0 then has its logits. Allocates nothing.
-    ///
-    /// # Errors
-    /// Input: the context is full. Interrupted: it was cancelled. Device: the device failed.
-    pub fn decode(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
-        self.push(executor.schedule(), token)?;
-        let row = Row { token, position: self.held as u32, sequence: self.sequence };
-        let run = executor.forward(&[row], Some(HeadRows { first: 0, count: 1 }));
-        if run.is_err() {
-            self.tokens.truncate(self.held);
-            return run;
-        }
-        counts::count_decoded(1);
-        self.commit(1);
-        Ok(())
-    }
 }
 
 fn run_chunk<E: Executor + ?Sized>(executor: &mut E, rows: &[Row], last: bool) -> Result<()> {
     executor.forward(rows, last.then_some(HeadRows { first: rows.len() - 1, count: 1 }))
 }
 
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 #[cfg(test)]
 #[path = "session_tests.rs"]
 mod tests;

@@ -14,8 +14,6 @@
 pub mod compiler;
 pub mod device;
 pub mod driver;
-#[cfg(feature = "testing")]
-pub mod inspect;
 pub mod memory;
 pub mod pipelines;
 mod record;

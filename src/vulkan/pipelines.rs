@@ -151,7 +151,7 @@ fn threads() -> usize {
 }
 
 /// The inputs of pipeline creation, shared by the compiler threads.
-pub(super) struct Compiler {
+pub(crate) struct Compiler {
     device: ash::Device,
     /// Vulkan lets several threads use it at once.
     cache: vk::PipelineCache,
@@ -165,7 +165,7 @@ pub(super) struct Compiler {
 
 impl Compiler {
     /// `cache` and `layout` are the device's, and live as long as a compile may run.
-    pub(super) fn new(gpu: &Gpu, cache: vk::PipelineCache, layout: vk::PipelineLayout) -> Compiler {
+    pub(crate) fn new(gpu: &Gpu, cache: vk::PipelineCache, layout: vk::PipelineLayout) -> Compiler {
         let required = gpu.features.subgroup_choice.then_some(gpu.caps.subgroup);
         let (device, flags, subgroup) = (gpu.device.clone(), gpu.pipeline_flags(), gpu.caps.subgroup);
         Compiler { device, cache, layout, flags, subgroup, required }
@@ -198,7 +198,7 @@ impl Compiler {
         made.into_iter().map(|m| m.1).collect()
     }
 
-    pub(super) fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
+    pub(crate) fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
         let name = kernel.module.name();
         let code = spirv::of(kernel.module)?;
         let constants: Vec<u32> =

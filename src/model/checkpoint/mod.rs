@@ -12,6 +12,8 @@ pub(crate) mod files;
 pub mod gguf;
 mod index;
 mod keys;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 
 pub(crate) use keys::SCALE_SUFFIX;
 
@@ -233,30 +235,6 @@ impl Checkpoint {
                     _ => run.decode_row(i, &mut decoded).and_then(|()| format.encode_row(&decoded, out, scales)),
                 };
                 put.map_err(|what| self.bad_row(&run, i, &what))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads rows of a matrix as f32, decoded from any encoding: the values that every other format approximates.
-    ///
-    /// # Errors
-    /// [`Error::Input`] with the tensor and the row: a value or scale is not finite or out of range. [`Error::Failed`]:
-    /// the file was cut short, or its disk fails.
-    ///
-    /// # Panics
-    /// If `id` is a vector, `rows` is not within the matrix, or `out` does not have the length of the rows.
-    pub fn decode_rows(&self, id: TensorId, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
-        let [height, cols] = id.dims(&self.shape);
-        assert!(!id.is_vector(), "{id:?} is a vector");
-        assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
-        assert_eq!(out.len(), rows.len() * cols, "values of {} rows of {id:?}", rows.len());
-        let (tensor, mut buffers) = (self.stored(id), ReadBuffers::default());
-        for part in tensor.runs(rows.clone(), rows.len()) {
-            let out = &mut out[(part.start - rows.start) * cols..][..part.len() * cols];
-            let run = self.read_run(tensor, part, cols, &mut buffers)?;
-            for (i, out) in out.chunks_exact_mut(cols).enumerate() {
-                run.decode_row(i, out).map_err(|what| self.bad_row(&run, i, &what))?;
             }
         }
         Ok(())

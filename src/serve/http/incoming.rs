@@ -1,14 +1,12 @@
-//! Reads requests from a connection: heads and bodies. Tests read them from bytes instead of a socket.
+//! Reads requests from a connection: heads and bodies.
 
 use super::body::Body;
-use super::budget::{MemoryBudget, Share};
+use super::budget::Share;
 use super::error::ApiError;
 use super::limits::Limits;
 use super::parse::{Framing, Head, Scan, line_before, too_large};
-use super::request::{Client, HttpRequest, Peer};
 use super::socket::{ReadStop, Socket};
-use crate::engine::deadline::{after, later};
-use std::sync::Arc;
+use crate::engine::deadline::later;
 use std::time::Instant;
 
 /// A source of bytes with deadlines.
@@ -20,15 +18,6 @@ pub(super) trait TimedRead {
 impl TimedRead for &Socket {
     fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop> {
         Socket::read(self, into, deadline)
-    }
-}
-
-impl TimedRead for &[u8] {
-    fn read(&mut self, into: &mut [u8], _: Instant) -> Result<usize, ReadStop> {
-        let length = into.len().min(self.len());
-        into[..length].copy_from_slice(&self[..length]);
-        *self = &self[length..];
-        Ok(length)
     }
 }
 
@@ -220,38 +209,6 @@ impl<S: TimedRead> Incoming<S> {
                 return Err(too_long().into());
             }
             self.fill_within("body", deadline)?;
-        }
-    }
-}
-
-/// The requests of a connection on which `peer` sends `bytes` and ends, as a server would read them. The last one is an
-/// error if the connection could not continue after it.
-pub fn requests(bytes: &[u8], peer: &Peer, limits: &Limits) -> Vec<Result<HttpRequest, ApiError>> {
-    requests_of(&mut Incoming::new(bytes), peer, limits)
-}
-
-pub(super) fn requests_of<S: TimedRead>(
-    incoming: &mut Incoming<S>,
-    peer: &Peer,
-    limits: &Limits,
-) -> Vec<Result<HttpRequest, ApiError>> {
-    let budget = Arc::new(MemoryBudget::new(limits.memory_bytes, limits.parsed_bytes()));
-    let client = Client::from(peer);
-    let mut all = Vec::new();
-    loop {
-        let head = incoming.head(limits, after(limits.head_time));
-        let keep = head.as_ref().is_ok_and(|head| head.keep);
-        let read = head.and_then(|head| {
-            let body = incoming.body(head.framing, limits, Share::new(budget.clone(), client))?;
-            Ok(HttpRequest::new(head, body, peer.clone(), client))
-        });
-        match read {
-            Ok(request) => all.push(Ok(request)),
-            Err(NoRequest::Refused(e)) => all.push(Err(e)),
-            Err(NoRequest::Nothing | NoRequest::Gone) => {}
-        }
-        if !keep || !matches!(all.last(), Some(Ok(_))) {
-            return all;
         }
     }
 }

@@ -42,6 +42,8 @@ mod reply;
 mod request;
 mod server;
 mod socket;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -50,7 +52,6 @@ pub use body::{Body, Json};
 pub use connections::Drainer;
 pub use error::{ApiError, ErrorWording, LastWords};
 pub use guard::Guard;
-pub use incoming::requests;
 pub use keys::ApiKeys;
 pub use limits::{JSON_DEPTH, Limits};
 pub use listen::{Listen, ListenAddress};
@@ -58,6 +59,8 @@ pub use reply::{EVENTS, JSON, Responder, ResponseStream};
 pub use request::{Client, Headers, HttpRequest, Method, Peer, weighted};
 pub use server::Server;
 pub use socket::{Gone, PeerWatch};
+#[cfg(any(test, feature = "testing"))]
+pub use testing::requests;
 
 /// Answers requests, many at the same time.
 ///

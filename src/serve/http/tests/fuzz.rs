@@ -1,7 +1,8 @@
 //! Valid requests with random damage. `KILN_FUZZ_ROUNDS` sets their number, `KILN_FUZZ_SEED` the seed.
 
-use super::super::incoming::{Incoming, TimedRead, requests_of};
+use super::super::incoming::{Incoming, TimedRead};
 use super::super::socket::ReadStop;
+use super::super::testing::requests_of;
 use super::*;
 use crate::text::testing::Random;
 
