@@ -5,112 +5,91 @@
 
 use std::fmt;
 
-/// A setting that causes and remedies can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setting {
+/// Declares the settings. A line has a setting and its name in plain words: a noun without an article, or a phrase that
+/// takes none.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $setting:ident $(($value:ident: $kind:ty))? = $plain:expr;)*) => {
+        /// A setting that causes and remedies can name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Setting {
+            $($(#[$doc])* $setting $(($kind))?,)*
+        }
+
+        impl Setting {
+            /// The name in plain words.
+            fn plain(self) -> String {
+                match self { $(Setting::$setting $(($value))? => $plain.into(),)* }
+            }
+        }
+    };
+}
+
+settings! {
     /// The longest sequence, in tokens.
-    Context,
+    Context = "context";
     /// The number of sequences decoded together.
-    Batch,
+    Batch = "batch";
     /// The tokens that the KV cache has room for.
-    KvTokens,
+    KvTokens = "KV cache";
     /// Rows of a prompt that one pass takes.
-    Chunk,
+    Chunk = "chunk";
     /// Running on the CPU instead of a Vulkan device.
-    Cpu,
+    Cpu = "the CPU";
     /// Choosing a Vulkan device by its index.
-    VulkanIndex,
+    VulkanIndex = "its Vulkan index";
     /// The format of the weights on the device, by name: `int8`, `int4`, `bf16`.
-    Weights(&'static str),
+    Weights(format: &'static str) = format!("the weight format {format}");
     /// A draft model.
-    Draft,
+    Draft = "the draft model";
     /// The RAM of a machine that is planned for by name.
-    Ram,
+    Ram = "size of RAM";
     /// The machine that is planned for.
-    Machine,
+    Machine = "machine";
     /// The device to run on.
-    Device,
+    Device = "device";
     /// Waking GPUs that are asleep.
-    Wake,
+    Wake = "leave to wake it";
     /// Leaving the NPU unused.
-    NoNpu,
+    NoNpu = "no NPU";
     /// Using the NPU through the kernel's driver instead of libxrt.
-    KernelNpu,
+    KernelNpu = "the kernel's NPU interface";
     /// The sampler's temperature.
-    Temperature,
+    Temperature = "temperature";
     /// The cumulative probability of the tokens to sample from.
-    TopP,
+    TopP = "top-p";
     /// The least probability of a sampled token, relative to the largest.
-    MinP,
+    MinP = "min-p";
     /// The penalty for repeated tokens.
-    RepeatPenalty,
+    RepeatPenalty = "repetition penalty";
     /// A stop string.
-    Stop,
+    Stop = "stop string";
     /// Leaving out `<bos>`.
-    NoBos,
+    NoBos = "no <bos>";
     /// Giving token ids instead of text.
-    Tokens,
+    Tokens = "token ids";
     /// How often the bench measures a line.
-    Repetitions,
+    Repetitions = "number of repetitions";
     /// Tokens of the bench's prefill.
-    Prefill,
+    Prefill = "prefill";
     /// Rows of a measured pass.
-    Rows,
+    Rows = "number of rows";
     /// Tokens that the bench decodes.
-    Decode,
+    Decode = "number of decoded tokens";
     /// Tokens in the context before the bench measures.
-    Depth,
+    Depth = "depth";
     /// Measuring a single layer in the bench.
-    Layer,
+    Layer = "single layer";
     /// Measuring every kernel in the bench.
-    Kernels,
+    Kernels = "kernels' times";
     /// A timeline.
-    Timeline,
+    Timeline = "timeline";
     /// A file of API keys, one of which every request must have.
-    ApiKeys,
+    ApiKeys = "file of API keys";
     /// Answering other machines without keys.
-    OpenToAll,
+    OpenToAll = "openness to all";
 }
 
 impl Setting {
-    /// The name in plain words: a noun without an article, or a phrase that takes none.
-    fn plain(self) -> String {
-        let words = match self {
-            Setting::Context => "context",
-            Setting::Batch => "batch",
-            Setting::KvTokens => "KV cache",
-            Setting::Chunk => "chunk",
-            Setting::Cpu => "the CPU",
-            Setting::VulkanIndex => "its Vulkan index",
-            Setting::Weights(format) => return format!("the weight format {format}"),
-            Setting::Draft => "the draft model",
-            Setting::Ram => "size of RAM",
-            Setting::Machine => "machine",
-            Setting::Device => "device",
-            Setting::Wake => "leave to wake it",
-            Setting::NoNpu => "no NPU",
-            Setting::KernelNpu => "the kernel's NPU interface",
-            Setting::Temperature => "temperature",
-            Setting::TopP => "top-p",
-            Setting::MinP => "min-p",
-            Setting::RepeatPenalty => "repetition penalty",
-            Setting::Stop => "stop string",
-            Setting::NoBos => "no <bos>",
-            Setting::Tokens => "token ids",
-            Setting::Repetitions => "number of repetitions",
-            Setting::Prefill => "prefill",
-            Setting::Rows => "number of rows",
-            Setting::Decode => "number of decoded tokens",
-            Setting::Depth => "depth",
-            Setting::Layer => "single layer",
-            Setting::Kernels => "kernels' times",
-            Setting::Timeline => "timeline",
-            Setting::ApiKeys => "file of API keys",
-            Setting::OpenToAll => "openness to all",
-        };
-        words.into()
-    }
-
     /// "a context" in plain words. A setting's name takes no article.
     pub fn a(self) -> Text {
         Text(vec![MessagePart::Setting { article: "a ", setting: self }])

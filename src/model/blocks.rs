@@ -22,136 +22,103 @@
 use crate::model::format::{BadRow, WeightFormat};
 use crate::model::grouped::{Grouped, LOAD, SUPER, Scales};
 
-/// A quantised format that only GGUF files have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BlockFormat {
+/// Declares the formats. A line has a format and its name, the values of a block and the block's bytes, the byte offset
+/// in a block of the f16 scale that scales the others, and the layout on a device.
+macro_rules! block_formats {
+    ($($(#[$doc:meta])* $format:ident = $name:literal, $values:ident in $bytes:literal, $scales_at:literal,
+        $grouped:expr;)*) => {
+        /// A quantised format that only GGUF files have.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum BlockFormat {
+            $($(#[$doc])* $format,)*
+        }
+
+        impl BlockFormat {
+            /// Every format.
+            pub const ALL: [BlockFormat; 12] = [$(BlockFormat::$format),*];
+
+            /// The name: `q4_k`.
+            pub fn name(self) -> &'static str {
+                match self { $(BlockFormat::$format => $name,)* }
+            }
+
+            /// The layout on a device of matrices in this format.
+            pub const fn grouped(self) -> Grouped {
+                match self { $(BlockFormat::$format => $grouped,)* }
+            }
+
+            /// Values of a block. A row is whole blocks.
+            pub fn block(self) -> usize {
+                match self { $(BlockFormat::$format => $values,)* }
+            }
+
+            /// Bytes of a block.
+            pub fn block_bytes(self) -> usize {
+                match self { $(BlockFormat::$format => $bytes,)* }
+            }
+
+            /// Byte offset in a block of the f16 scale that scales the others.
+            pub fn scales_at(self) -> usize {
+                match self { $(BlockFormat::$format => $scales_at,)* }
+            }
+
+            /// Puts the elements of a block into its bytes of the planes. Each format has its own loop, for which all
+            /// of its properties are constants.
+            fn split_block(self, block: &[u8], first: &mut [u8], second: &mut [u8]) {
+                match self { $(BlockFormat::$format => split(const { BlockFormat::$format }, block, first, second),)* }
+            }
+        }
+    };
+}
+
+block_formats! {
     /// 4 bits per value, one scale for 32.
-    Q4_0,
+    Q4_0 = "q4_0", LOAD in 18, 0, grouped(4, 0, 8, false, Scales::Half);
     /// 4 bits per value, one scale and one offset for 32.
-    Q4_1,
+    Q4_1 = "q4_1", LOAD in 20, 0, grouped(4, 0, 0, false, Scales::HalfOffset);
     /// 5 bits per value, one scale for 32.
-    Q5_0,
+    Q5_0 = "q5_0", LOAD in 22, 0, grouped(4, 1, 16, false, Scales::Half);
     /// 5 bits per value, one scale and one offset for 32.
-    Q5_1,
+    Q5_1 = "q5_1", LOAD in 24, 0, grouped(4, 1, 0, false, Scales::HalfOffset);
     /// 8 bits per value, one scale for 32.
-    Q8_0,
+    Q8_0 = "q8_0", LOAD in 34, 0, grouped(8, 0, 0, false, Scales::Half);
     /// 2 bits per value, a scale and a minimum for 16.
-    Q2K,
+    Q2K = "q2_k", SUPER in 84, 80, grouped(2, 0, 0, false, Scales::FourOffset);
     /// 3 bits per value, a scale for 16.
-    Q3K,
+    Q3K = "q3_k", SUPER in 110, 108, grouped(2, 1, 4, false, Scales::SixBy16);
     /// 4 bits per value, a scale and a minimum for 32.
-    Q4K,
+    Q4K = "q4_k", SUPER in 144, 0, grouped(4, 0, 0, false, Scales::SixOffset);
     /// 5 bits per value, a scale and a minimum for 32.
-    Q5K,
+    Q5K = "q5_k", SUPER in 176, 0, grouped(4, 1, 0, false, Scales::SixOffset);
     /// 6 bits per value, a scale for 16.
-    Q6K,
+    Q6K = "q6_k", SUPER in 210, 208, grouped(4, 2, 32, false, Scales::Bytes);
     /// A 4-bit index into a table per value, one scale for 32.
-    Iq4Nl,
+    Iq4Nl = "iq4_nl", LOAD in 18, 0, grouped(4, 0, 0, true, Scales::Half);
     /// A 4-bit index into a table per value, a scale of 6 bits for 32.
-    Iq4Xs,
+    Iq4Xs = "iq4_xs", SUPER in 136, 0, grouped(4, 0, 0, true, Scales::Six);
+}
+
+/// [`BlockFormat::split_block`] of a format that is constant.
+#[inline(always)]
+fn split(format: BlockFormat, block: &[u8], first: &mut [u8], second: &mut [u8]) {
+    let grouped = format.grouped();
+    for load in 0..format.block() / LOAD {
+        let part = |bytes: usize| load * bytes..(load + 1) * bytes;
+        let planes = (&mut first[part(grouped.first_bytes())], &mut second[part(grouped.second_bytes())]);
+        grouped.put(format.elements(block, load), planes.0, planes.1);
+    }
+}
+
+const fn grouped(low: usize, high: usize, zero: u8, table: bool, scales: Scales) -> Grouped {
+    Grouped { low, high, zero, table, scales }
 }
 
 impl BlockFormat {
-    /// Every format.
-    pub const ALL: [BlockFormat; 12] = [
-        BlockFormat::Q4_0,
-        BlockFormat::Q4_1,
-        BlockFormat::Q5_0,
-        BlockFormat::Q5_1,
-        BlockFormat::Q8_0,
-        BlockFormat::Q2K,
-        BlockFormat::Q3K,
-        BlockFormat::Q4K,
-        BlockFormat::Q5K,
-        BlockFormat::Q6K,
-        BlockFormat::Iq4Nl,
-        BlockFormat::Iq4Xs,
-    ];
-
-    /// The name: `q4_k`.
-    pub fn name(self) -> &'static str {
-        match self {
-            BlockFormat::Q4_0 => "q4_0",
-            BlockFormat::Q4_1 => "q4_1",
-            BlockFormat::Q5_0 => "q5_0",
-            BlockFormat::Q5_1 => "q5_1",
-            BlockFormat::Q8_0 => "q8_0",
-            BlockFormat::Q2K => "q2_k",
-            BlockFormat::Q3K => "q3_k",
-            BlockFormat::Q4K => "q4_k",
-            BlockFormat::Q5K => "q5_k",
-            BlockFormat::Q6K => "q6_k",
-            BlockFormat::Iq4Nl => "iq4_nl",
-            BlockFormat::Iq4Xs => "iq4_xs",
-        }
-    }
-
-    /// The layout of its matrices on a device.
-    pub const fn grouped(self) -> Grouped {
-        const fn of(low: usize, high: usize, zero: u8, scales: Scales) -> Grouped {
-            Grouped { low, high, zero, table: false, scales }
-        }
-        match self {
-            BlockFormat::Q4_0 => of(4, 0, 8, Scales::Half),
-            BlockFormat::Q4_1 => of(4, 0, 0, Scales::HalfOffset),
-            BlockFormat::Q5_0 => of(4, 1, 16, Scales::Half),
-            BlockFormat::Q5_1 => of(4, 1, 0, Scales::HalfOffset),
-            BlockFormat::Q8_0 => of(8, 0, 0, Scales::Half),
-            BlockFormat::Q2K => of(2, 0, 0, Scales::FourOffset),
-            BlockFormat::Q3K => of(2, 1, 4, Scales::SixBy16),
-            BlockFormat::Q4K => of(4, 0, 0, Scales::SixOffset),
-            BlockFormat::Q5K => of(4, 1, 0, Scales::SixOffset),
-            BlockFormat::Q6K => of(4, 2, 32, Scales::Bytes),
-            BlockFormat::Iq4Nl => Grouped { table: true, ..of(4, 0, 0, Scales::Half) },
-            BlockFormat::Iq4Xs => Grouped { table: true, ..of(4, 0, 0, Scales::Six) },
-        }
-    }
-
-    /// The format of the same values that its matrices have on a device.
+    /// The format that matrices of this one have on a device, with the same values.
     pub fn kept_as(self) -> WeightFormat {
         match self {
             BlockFormat::Q4_0 => WeightFormat::Int4,
             other => WeightFormat::Blocks(other),
-        }
-    }
-
-    /// Values of a block. A row is whole blocks.
-    pub fn block(self) -> usize {
-        match self {
-            BlockFormat::Q4_0
-            | BlockFormat::Q4_1
-            | BlockFormat::Q5_0
-            | BlockFormat::Q5_1
-            | BlockFormat::Q8_0
-            | BlockFormat::Iq4Nl => LOAD,
-            _ => SUPER,
-        }
-    }
-
-    /// Bytes of a block.
-    pub fn block_bytes(self) -> usize {
-        match self {
-            BlockFormat::Q4_0 | BlockFormat::Iq4Nl => 18,
-            BlockFormat::Q4_1 => 20,
-            BlockFormat::Q5_0 => 22,
-            BlockFormat::Q5_1 => 24,
-            BlockFormat::Q8_0 => 34,
-            BlockFormat::Q2K => 84,
-            BlockFormat::Q3K => 110,
-            BlockFormat::Q4K => 144,
-            BlockFormat::Q5K => 176,
-            BlockFormat::Q6K => 210,
-            BlockFormat::Iq4Xs => 136,
-        }
-    }
-
-    /// Byte offset in a block of the f16 scale that scales the others.
-    pub fn scales_at(self) -> usize {
-        match self {
-            BlockFormat::Q2K => 80,
-            BlockFormat::Q3K => 108,
-            BlockFormat::Q6K => 208,
-            _ => 0,
         }
     }
 
@@ -187,26 +154,6 @@ impl BlockFormat {
             self.split_scales(block, &mut small[own(2)], &mut scales[own(3)]);
         }
         format.check_row(data, scales)
-    }
-
-    /// Puts the elements of a block into its bytes of the planes. Each format has its own loop, for which all of its
-    /// properties are constants.
-    fn split_block(self, block: &[u8], first: &mut [u8], second: &mut [u8]) {
-        macro_rules! each {
-            ($($format:ident)*) => {
-                match self { $(BlockFormat::$format => put_all(const { BlockFormat::$format }, block, first, second),)* }
-            };
-        }
-        #[inline(always)]
-        fn put_all(format: BlockFormat, block: &[u8], first: &mut [u8], second: &mut [u8]) {
-            let grouped = format.grouped();
-            for load in 0..format.block() / LOAD {
-                let part = |bytes: usize| load * bytes..(load + 1) * bytes;
-                let planes = (&mut first[part(grouped.first_bytes())], &mut second[part(grouped.second_bytes())]);
-                grouped.put(format.elements(block, load), planes.0, planes.1);
-            }
-        }
-        each!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs)
     }
 
     /// The elements of the `load`-th 32 values of a block, each in a byte of a word.

@@ -1,10 +1,10 @@
 //! Weight formats. Besides the kernels, only this module knows a format: the bytes of a row on a device and in a file,
 //! how a row of f32 is encoded and decoded, and the format's word on the command line.
 //!
-//! A type of GGUF files with scales of groups is data: a variant and its description in src/model/blocks.rs, and for a
-//! new layout of scales, that layout in src/model/grouped.rs and shaders/weights.glsl. Any other format needs a variant
-//! here and in `rows`, and kernels: its widening in shaders/weights.glsl, modules in src/lower/kernels/table.rs, and
-//! their use in src/lower/arithmetic.rs.
+//! A type of GGUF files with scales of groups is data: a line in src/model/blocks.rs, and for a new layout of scales,
+//! that layout in src/model/grouped.rs and shaders/weights.glsl. Any other format needs a variant here and in `rows`,
+//! and kernels: its widening in shaders/weights.glsl, modules in src/lower/kernels/table.rs, and their use in
+//! src/lower/arithmetic.rs.
 
 mod quantize;
 mod rows;
@@ -62,7 +62,7 @@ impl SourceFormat {
         }
     }
 
-    /// Whether its quantisation lost precision.
+    /// Whether weights in this format have lost precision by quantisation.
     pub fn is_quantized(self) -> bool {
         match self {
             SourceFormat::F16 | SourceFormat::F32 => false,
@@ -78,22 +78,17 @@ pub type BadRow = String;
 /// Names, sizes, and possible conversions.
 impl WeightFormat {
     /// Every format.
-    pub const ALL: [WeightFormat; 14] = [
-        WeightFormat::Int8,
-        WeightFormat::Int4,
-        WeightFormat::Bf16,
-        WeightFormat::Blocks(BlockFormat::Q4_1),
-        WeightFormat::Blocks(BlockFormat::Q5_0),
-        WeightFormat::Blocks(BlockFormat::Q5_1),
-        WeightFormat::Blocks(BlockFormat::Q8_0),
-        WeightFormat::Blocks(BlockFormat::Q2K),
-        WeightFormat::Blocks(BlockFormat::Q3K),
-        WeightFormat::Blocks(BlockFormat::Q4K),
-        WeightFormat::Blocks(BlockFormat::Q5K),
-        WeightFormat::Blocks(BlockFormat::Q6K),
-        WeightFormat::Blocks(BlockFormat::Iq4Nl),
-        WeightFormat::Blocks(BlockFormat::Iq4Xs),
-    ];
+    pub const ALL: [WeightFormat; 2 + BlockFormat::ALL.len()] = {
+        let mut all = [WeightFormat::Bf16; 2 + BlockFormat::ALL.len()];
+        (all[0], all[1]) = (WeightFormat::Int8, WeightFormat::Int4);
+        // From the second on: the first, Q4_0, is INT4.
+        let mut block = 1;
+        while block < BlockFormat::ALL.len() {
+            all[2 + block] = WeightFormat::Blocks(BlockFormat::ALL[block]);
+            block += 1;
+        }
+        all
+    };
 
     /// The formats that Kiln converts other weights to, and that the user can request. The others only come from GGUF
     /// files.
@@ -206,7 +201,7 @@ impl WeightFormat {
         made.max_by_key(|format| format.size()).filter(|_| Self::MADE.contains(&self))
     }
 
-    /// Whether rows of `cols` elements can be stored in it.
+    /// Whether rows of `cols` elements can be stored in this format.
     pub fn holds(self, cols: usize) -> bool {
         self.grouped().is_none_or(|grouped| grouped.holds(cols))
     }

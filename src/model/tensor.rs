@@ -3,118 +3,104 @@
 use crate::model::shape::{Experts, Shape, Values};
 use std::ops::Range;
 
-/// A tensor's place within a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
+/// The kinds of tensor by their storage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RoleKind {
+    /// A norm's weights.
+    Norm,
+    /// Other numbers that are stored in f32.
+    Vector,
+    /// A matrix.
+    Matrix,
+}
+
+/// Declares the roles. A line has a role and its kind, and the names of its tensor within a layer in safetensors files
+/// and in GGUF files.
+macro_rules! roles {
+    ($($(#[$doc:meta])* $role:ident: $kind:ident = $suffix:literal, $gguf:literal;)*) => {
+        /// A tensor's place within a layer.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Role {
+            $($(#[$doc])* $role,)*
+        }
+
+        impl Role {
+            /// All roles. A model may lack [`Role::V`] and [`Role::LayerScalar`]; a drafter has no keys and values, and
+            /// a dense model none of the roles behind the scalar.
+            pub const ALL: [Role; 23] = [$(Role::$role),*];
+
+            /// The name within a layer in safetensors files (`self_attn.q_proj.weight`). The experts' gate and up
+            /// projections are one tensor there ([`TensorId::half`]).
+            pub fn suffix(self) -> &'static str {
+                match self { $(Role::$role => $suffix,)* }
+            }
+
+            /// The name within a layer in GGUF files (`attn_q.weight`). Vectors of factors stand beside a matrix under
+            /// its name.
+            pub fn gguf_suffix(self) -> &'static str {
+                match self { $(Role::$role => $gguf,)* }
+            }
+
+            fn kind(self) -> RoleKind {
+                match self { $(Role::$role => RoleKind::$kind,)* }
+            }
+        }
+    };
+}
+
+roles! {
     /// RMSNorm weight before attention, `[hidden]`.
-    InputNorm,
+    InputNorm: Norm = "input_layernorm.weight", "attn_norm.weight";
     /// RMSNorm weight on the attention's output, before its residual add, `[hidden]`.
-    PostAttentionNorm,
+    PostAttentionNorm: Norm = "post_attention_layernorm.weight", "post_attention_norm.weight";
     /// RMSNorm weight before the FFN, `[hidden]`.
-    PreFfnNorm,
+    PreFfnNorm: Norm = "pre_feedforward_layernorm.weight", "ffn_norm.weight";
     /// RMSNorm weight on the FFN's output, before its residual add, `[hidden]`.
-    PostFfnNorm,
+    PostFfnNorm: Norm = "post_feedforward_layernorm.weight", "post_ffw_norm.weight";
     /// RMSNorm weight over each query head, `[head_dim]`.
-    QNorm,
+    QNorm: Norm = "self_attn.q_norm.weight", "attn_q_norm.weight";
     /// RMSNorm weight over each key head, `[head_dim]`.
-    KNorm,
+    KNorm: Norm = "self_attn.k_norm.weight", "attn_k_norm.weight";
     /// Query projection, `[heads * head_dim, hidden]`.
-    Q,
+    Q: Matrix = "self_attn.q_proj.weight", "attn_q.weight";
     /// Key projection, `[kv_heads * head_dim, hidden]`.
-    K,
+    K: Matrix = "self_attn.k_proj.weight", "attn_k.weight";
     /// Value projection, `[kv_heads * head_dim, hidden]`.
-    V,
+    V: Matrix = "self_attn.v_proj.weight", "attn_v.weight";
     /// Attention output projection, `[hidden, heads * head_dim]`.
-    O,
+    O: Matrix = "self_attn.o_proj.weight", "attn_output.weight";
     /// FFN gate projection, `[ffn, hidden]`.
-    Gate,
+    Gate: Matrix = "mlp.gate_proj.weight", "ffn_gate.weight";
     /// FFN up projection, `[ffn, hidden]`.
-    Up,
+    Up: Matrix = "mlp.up_proj.weight", "ffn_up.weight";
     /// FFN down projection, `[hidden, ffn]`.
-    Down,
+    Down: Matrix = "mlp.down_proj.weight", "ffn_down.weight";
     /// The number that multiplies the residual stream at the layer's end, `[1]`.
-    LayerScalar,
+    LayerScalar: Vector = "layer_scalar", "layer_output_scale.weight";
     /// RMSNorm weight on the output of the dense half of an FFN with experts, `[hidden]`.
-    PostDenseNorm,
+    PostDenseNorm: Norm = "post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight";
     /// RMSNorm weight before the experts, `[hidden]`.
-    PreExpertNorm,
+    PreExpertNorm: Norm = "pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight";
     /// RMSNorm weight on the sum of the experts' outputs, `[hidden]`.
-    PostExpertNorm,
+    PostExpertNorm: Norm = "post_feedforward_layernorm_2.weight", "post_ffw_norm_2.weight";
     /// RMSNorm weight before the router, without its factor `hidden ^ -0.5`, `[hidden]`.
-    RouterNorm,
+    RouterNorm: Norm = "router.scale", "ffn_gate_inp.scale";
     /// The factors of the experts' outputs, `[experts]`.
-    ExpertScales,
+    ExpertScales: Vector = "router.per_expert_scale", "ffn_down_exps.scale";
     /// The router's projection to a score for each expert, `[experts, hidden]`. BF16 in every weight format.
-    Router,
+    Router: Matrix = "router.proj.weight", "ffn_gate_inp.weight";
     /// The experts' gate projections, one expert behind the other, `[experts * expert ffn, hidden]`.
-    ExpertGate,
+    ExpertGate: Matrix = "experts.gate_up_proj", "ffn_gate_exps.weight";
     /// The experts' up projections, `[experts * expert ffn, hidden]`.
-    ExpertUp,
+    ExpertUp: Matrix = "experts.gate_up_proj", "ffn_up_exps.weight";
     /// The experts' down projections, `[experts * hidden, expert ffn]`.
-    ExpertDown,
+    ExpertDown: Matrix = "experts.down_proj", "ffn_down_exps.weight";
 }
 
 impl Role {
-    /// All roles. A model may lack [`Role::V`] and [`Role::LayerScalar`]; a drafter has no keys and values, and a dense
-    /// model none of the roles behind the scalar.
-    pub const ALL: [Role; 23] = [
-        Role::InputNorm,
-        Role::PostAttentionNorm,
-        Role::PreFfnNorm,
-        Role::PostFfnNorm,
-        Role::QNorm,
-        Role::KNorm,
-        Role::Q,
-        Role::K,
-        Role::V,
-        Role::O,
-        Role::Gate,
-        Role::Up,
-        Role::Down,
-        Role::LayerScalar,
-        Role::PostDenseNorm,
-        Role::PreExpertNorm,
-        Role::PostExpertNorm,
-        Role::RouterNorm,
-        Role::ExpertScales,
-        Role::Router,
-        Role::ExpertGate,
-        Role::ExpertUp,
-        Role::ExpertDown,
-    ];
-
     /// Whether only models with experts have it.
     pub fn is_of_experts(self) -> bool {
         self > Role::LayerScalar
-    }
-
-    /// The name within a layer in safetensors files (`self_attn.q_proj.weight`). The experts' gate and up projections
-    /// are one tensor there ([`TensorId::half`]).
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Role::InputNorm => "input_layernorm.weight",
-            Role::PostAttentionNorm => "post_attention_layernorm.weight",
-            Role::PreFfnNorm => "pre_feedforward_layernorm.weight",
-            Role::PostFfnNorm => "post_feedforward_layernorm.weight",
-            Role::QNorm => "self_attn.q_norm.weight",
-            Role::KNorm => "self_attn.k_norm.weight",
-            Role::Q => "self_attn.q_proj.weight",
-            Role::K => "self_attn.k_proj.weight",
-            Role::V => "self_attn.v_proj.weight",
-            Role::O => "self_attn.o_proj.weight",
-            Role::Gate => "mlp.gate_proj.weight",
-            Role::Up => "mlp.up_proj.weight",
-            Role::Down => "mlp.down_proj.weight",
-            Role::LayerScalar => "layer_scalar",
-            Role::PostDenseNorm => "post_feedforward_layernorm_1.weight",
-            Role::PreExpertNorm => "pre_feedforward_layernorm_2.weight",
-            Role::PostExpertNorm => "post_feedforward_layernorm_2.weight",
-            Role::RouterNorm => "router.scale",
-            Role::ExpertScales => "router.per_expert_scale",
-            Role::Router => "router.proj.weight",
-            Role::ExpertGate | Role::ExpertUp => "experts.gate_up_proj",
-            Role::ExpertDown => "experts.down_proj",
-        }
     }
 }
 
@@ -187,7 +173,7 @@ impl TensorId {
 
     /// Whether this is a vector, which is stored in f32, or a matrix, which is stored in the weight format.
     pub fn is_vector(self) -> bool {
-        self.is_norm() || matches!(self, TensorId::Layer(_, Role::LayerScalar | Role::ExpertScales))
+        self.is_norm() || matches!(self, TensorId::Layer(_, role) if role.kind() == RoleKind::Vector)
     }
 
     /// Whether this is a router's projection. It decides which experts run, so no format quantises it.
@@ -211,8 +197,8 @@ impl TensorId {
         Some(Half { rows: shape.experts?.ffn, is_second })
     }
 
-    /// The matrix under whose name safetensors files have this tensor: the gate projections for the up projections, else
-    /// the tensor itself.
+    /// The matrix under whose name safetensors files have this tensor: the gate projections for the up projections,
+    /// else the tensor itself.
     pub fn holder(self) -> TensorId {
         match self {
             TensorId::Layer(layer, Role::ExpertUp) => TensorId::Layer(layer, Role::ExpertGate),
@@ -239,23 +225,11 @@ impl TensorId {
 
     /// Whether this is a norm's vector.
     pub fn is_norm(self) -> bool {
-        matches!(
-            self,
-            TensorId::FinalNorm
-                | TensorId::Layer(
-                    _,
-                    Role::InputNorm
-                        | Role::PostAttentionNorm
-                        | Role::PreFfnNorm
-                        | Role::PostFfnNorm
-                        | Role::QNorm
-                        | Role::KNorm
-                        | Role::PostDenseNorm
-                        | Role::PreExpertNorm
-                        | Role::PostExpertNorm
-                        | Role::RouterNorm
-                )
-        )
+        match self {
+            TensorId::FinalNorm => true,
+            TensorId::Layer(_, role) => role.kind() == RoleKind::Norm,
+            _ => false,
+        }
     }
 
     /// The name in files that Kiln writes, as in a `ForCausalLM` of transformers.
@@ -281,8 +255,8 @@ pub struct Half {
     pub is_second: bool,
 }
 
-/// Cuts rows of a matrix into runs of at most `most` that follow one another in its file's tensor; `half` is the matrix's
-/// place there, if the tensor has another matrix too.
+/// Cuts rows of a matrix into runs of at most `most` that follow one another in its file's tensor; `half` is the
+/// matrix's place there, if the tensor has another matrix too.
 pub fn runs(half: Option<Half>, rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let mut next = rows.start;
     std::iter::from_fn(move || {

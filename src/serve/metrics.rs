@@ -26,122 +26,71 @@ type BySource<M> = Family<[(&'static str, &'static str); 1], M>;
 /// A metric with labels.
 type Labelled<const LABELS: usize, M> = Family<[(&'static str, String); LABELS], M>;
 
-/// The server's metrics, shared between threads.
-pub struct Metrics {
-    registry: Registry,
-    /// Prompt tokens that were run.
-    prompt_tokens: Counter,
-    /// Prompt tokens taken from the cache.
-    cached_tokens: Counter,
-    /// Tokens of replies.
-    reply_tokens: Counter,
-    /// Drafted tokens that were verified, and those that were accepted.
-    drafted_tokens: Counter,
-    accepted_tokens: Counter,
-    /// Replies that were completed.
-    replies: Counter,
-    /// Replies cancelled by their clients or by a deadline.
-    pub(super) cancelled: Counter,
-    /// Requests refused for lack of room.
-    pub(super) refused: Counter,
-    /// Answers with a status of 500 or above, or streams that ended in an error.
-    pub(super) errors: Counter,
-    passes: Counter,
-    mixed_passes: Counter,
-    device_seconds: Counter<f64, AtomicU64>,
-    /// Waiting jobs.
-    pub(super) waiting: Gauge,
-    pub(super) running: Gauge,
-    pub(super) slots: Gauge,
-    loaded: Gauge,
-    pub(super) kv_pages: Gauge,
-    pub(super) kv_pages_used: Gauge,
-    kv_bytes: Gauge,
-    prefix_bytes: Gauge,
-    prefix_limit: Gauge,
-    weight_bytes: Gauge,
-    pub(super) tokens_per_second: Real,
-    tokens_per_pass: Real,
-    experts_share: Real,
-    bytes_per_second: Real,
-    read_ceiling: Real,
-    pub(super) roofline_share: Real,
-    npu_attends: Labelled<1, Gauge>,
-    npu_failures: Counter,
-    npu_layers: Labelled<3, Real>,
-    /// Without samples if no energy can be read.
-    energy: BySource<Counter<f64, AtomicU64>>,
-    joules_per_token: BySource<Real>,
-    /// Seconds in the queue.
-    pub(super) queued: Histogram,
-    /// Seconds from a request's arrival to the first token.
-    pub(super) first_token: Histogram,
-    /// Seconds between two tokens of a reply.
-    pub(super) gap: Histogram,
+/// Declares the metrics. A line has the field and its type, and the metric's name and description for Prometheus.
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $seen:vis $field:ident: $kind:ty = $register:ident($($argument:expr),+);)*) => {
+        /// The server's metrics, shared between threads.
+        pub struct Metrics {
+            registry: Registry,
+            $($(#[$doc])* $seen $field: $kind,)*
+        }
+
+        impl Default for Metrics {
+            fn default() -> Metrics {
+                let mut registry = Registry::with_prefix("kiln");
+                register_build(&mut registry);
+                $(let $field: $kind = $register(&mut registry, $($argument),+);)*
+                let metrics = Metrics { registry, $($field,)* };
+                metrics.set_attends(OffloadedPasses::NONE);
+                metrics
+            }
+        }
+    };
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        let mut registry = Registry::with_prefix("kiln");
-        let r = &mut registry;
-        register_build(r);
-        let metrics = Metrics {
-            prompt_tokens: register(r, "prompt_tokens", "Prompt tokens that were run"),
-            cached_tokens: register(r, "cached_tokens", "Prompt tokens that the KV cache held already"),
-            reply_tokens: register(r, "reply_tokens", "Tokens of replies"),
-            drafted_tokens: register(r, "drafted_tokens", "Drafted tokens that passes verified"),
-            accepted_tokens: register(r, "accepted_tokens", "Drafted tokens that were right"),
-            replies: register(r, "replies", "Replies that were completed"),
-            cancelled: register(r, "replies_cancelled", "Replies given up by their clients, or late"),
-            refused: register(r, "requests_refused", "Requests for which there was no room"),
-            errors: register(r, "errors", "Answers that failed by the server's fault"),
-            passes: register(r, "passes", "Passes over the model"),
-            mixed_passes: register(r, "passes_mixed", "Passes with a prompt's chunk and decoding rows"),
-            device_seconds: measured(r, "pass", Seconds, "Time of all passes"),
-            waiting: register(r, "queue_length", "Replies that wait for a place"),
-            running: register(r, "sequences_running", "Replies that are being made"),
-            slots: register(r, "sequences_limit", "Replies that can be made at once"),
-            loaded: register(r, "model_loaded", "Whether the weights are in memory: 1, or 0"),
-            npu_attends: register(r, "npu_attends", "Whether attention of such passes is on the NPU: 1, or 0"),
-            npu_layers: measured(
-                r,
-                "npu_placement",
-                Seconds,
-                "Time of a pass's layers at the start, with attention on each of both",
-            ),
-            npu_failures: register(r, "npu_failures", "Failures of the NPU after which the GPU went on"),
-            kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
-            kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
-            kv_bytes: measured(r, "kv_memory", Bytes, "Device memory of the KV cache"),
-            prefix_bytes: measured(
-                r,
-                "prefix_memory",
-                Bytes,
-                "Memory of the KV cache that is kept for prompts to come alone",
-            ),
-            prefix_limit: measured(r, "prefix_memory_limit", Bytes, "Most that is kept so"),
-            weight_bytes: measured(r, "weight_memory", Bytes, "Device memory of the weights"),
-            tokens_per_second: register(r, "decode_tokens_per_second", "Decoded tokens a second of work"),
-            tokens_per_pass: register(r, "decode_tokens_per_pass", "Tokens of a reply that a pass decodes"),
-            experts_share: register(r, "experts_share", "Share of the last layer's experts that a decode pass uses"),
-            bytes_per_second: register(r, "decode_bytes_per_second", "Bytes a second that decoding moves"),
-            read_ceiling: register(r, "read_ceiling_bytes_per_second", "Most that the device reads"),
-            roofline_share: register(r, "roofline_share", "Share of that which decoding uses"),
-            energy: measured(
-                r,
-                "energy",
-                Joules,
-                "Energy that was used since the model answers, by all that runs there",
-            ),
-            joules_per_token: register(r, "joules_per_token", "Energy by the tokens decoded meanwhile, while some are"),
-            queued: times(r, "queue_time", "Time in the queue"),
-            first_token: times(r, "time_to_first_token", "Arrival to first token"),
-            gap: times(r, "time_between_tokens", "From token to token"),
-            registry,
-        };
-        metrics.set_attends(OffloadedPasses::NONE);
-        metrics
-    }
+metrics! {
+    prompt_tokens: Counter = register("prompt_tokens", "Prompt tokens that were run");
+    cached_tokens: Counter = register("cached_tokens", "Prompt tokens that the KV cache held already");
+    reply_tokens: Counter = register("reply_tokens", "Tokens of replies");
+    drafted_tokens: Counter = register("drafted_tokens", "Drafted tokens that passes verified");
+    accepted_tokens: Counter = register("accepted_tokens", "Drafted tokens that were right");
+    replies: Counter = register("replies", "Replies that were completed");
+    pub(super) cancelled: Counter = register("replies_cancelled", "Replies given up by their clients, or late");
+    pub(super) refused: Counter = register("requests_refused", "Requests for which there was no room");
+    pub(super) errors: Counter = register("errors", "Answers that failed by the server's fault");
+    passes: Counter = register("passes", "Passes over the model");
+    mixed_passes: Counter = register("passes_mixed", "Passes with a prompt's chunk and decoding rows");
+    device_seconds: Counter<f64, AtomicU64> = measured("pass", Seconds, "Time of all passes");
+    pub(super) waiting: Gauge = register("queue_length", "Replies that wait for a place");
+    pub(super) running: Gauge = register("sequences_running", "Replies that are being made");
+    pub(super) slots: Gauge = register("sequences_limit", "Replies that can be made at once");
+    loaded: Gauge = register("model_loaded", "Whether the weights are in memory: 1, or 0");
+    npu_attends: Labelled<1, Gauge> = register("npu_attends",
+        "Whether attention of such passes is on the NPU: 1, or 0");
+    npu_layers: Labelled<3, Real> = measured("npu_placement", Seconds,
+        "Time of a pass's layers at the start, with attention on each of both");
+    npu_failures: Counter = register("npu_failures", "Failures of the NPU after which the GPU went on");
+    pub(super) kv_pages: Gauge = register("kv_pages", "Pages of the KV cache");
+    pub(super) kv_pages_used: Gauge = register("kv_pages_used", "Pages of the KV cache that hold tokens");
+    kv_bytes: Gauge = measured("kv_memory", Bytes, "Device memory of the KV cache");
+    prefix_bytes: Gauge = measured("prefix_memory", Bytes,
+        "Memory of the KV cache that is kept for prompts to come alone");
+    prefix_limit: Gauge = measured("prefix_memory_limit", Bytes, "Most that is kept so");
+    weight_bytes: Gauge = measured("weight_memory", Bytes, "Device memory of the weights");
+    pub(super) tokens_per_second: Real = register("decode_tokens_per_second", "Decoded tokens a second of work");
+    tokens_per_pass: Real = register("decode_tokens_per_pass", "Tokens of a reply that a pass decodes");
+    experts_share: Real = register("experts_share", "Share of the last layer's experts that a decode pass uses");
+    bytes_per_second: Real = register("decode_bytes_per_second", "Bytes a second that decoding moves");
+    read_ceiling: Real = register("read_ceiling_bytes_per_second", "Most that the device reads");
+    pub(super) roofline_share: Real = register("roofline_share", "Share of that which decoding uses");
+    /// Without samples if no energy can be read.
+    energy: BySource<Counter<f64, AtomicU64>> = measured("energy", Joules,
+        "Energy that was used since the model answers, by all that runs there");
+    joules_per_token: BySource<Real> = register("joules_per_token",
+        "Energy by the tokens decoded meanwhile, while some are");
+    pub(super) queued: Histogram = times("queue_time", "Time in the queue");
+    pub(super) first_token: Histogram = times("time_to_first_token", "Arrival to first token");
+    pub(super) gap: Histogram = times("time_between_tokens", "From token to token");
 }
 
 /// A gauge that is always 1 and has the version in its labels.

@@ -16,6 +16,7 @@ const VERSION: u32 = 7;
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The choices for a device, and their file.
+#[derive(Default)]
 pub struct Choices {
     file: Option<PathBuf>,
     known: TuningFile,

@@ -137,41 +137,7 @@ pub(super) fn name(id: TensorId) -> String {
         TensorId::FinalNorm => "output_norm.weight".into(),
         TensorId::PreProjection => "nextn.pre_projection.weight".into(),
         TensorId::PostProjection => "nextn.post_projection.weight".into(),
-        TensorId::Layer(layer, role) => format!("blk.{layer}.{}{}", role_name(role), suffix(role)),
-    }
-}
-
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::InputNorm => "attn_norm",
-        Role::PostAttentionNorm => "post_attention_norm",
-        Role::PreFfnNorm => "ffn_norm",
-        Role::PostFfnNorm => "post_ffw_norm",
-        Role::QNorm => "attn_q_norm",
-        Role::KNorm => "attn_k_norm",
-        Role::Q => "attn_q",
-        Role::K => "attn_k",
-        Role::V => "attn_v",
-        Role::O => "attn_output",
-        Role::Gate => "ffn_gate",
-        Role::Up => "ffn_up",
-        Role::Down => "ffn_down",
-        Role::LayerScalar => "layer_output_scale",
-        Role::PostDenseNorm => "post_ffw_norm_1",
-        Role::PreExpertNorm => "pre_ffw_norm_2",
-        Role::PostExpertNorm => "post_ffw_norm_2",
-        Role::RouterNorm | Role::Router => "ffn_gate_inp",
-        Role::ExpertGate => "ffn_gate_exps",
-        Role::ExpertUp => "ffn_up_exps",
-        Role::ExpertDown | Role::ExpertScales => "ffn_down_exps",
-    }
-}
-
-/// The end of a tensor's name: vectors of factors stand beside a matrix under its name.
-fn suffix(role: Role) -> &'static str {
-    match role {
-        Role::RouterNorm | Role::ExpertScales => ".scale",
-        _ => ".weight",
+        TensorId::Layer(layer, role) => format!("blk.{layer}.{}", role.gguf_suffix()),
     }
 }
 
@@ -185,8 +151,7 @@ fn identify(tensor: &str) -> Option<TensorId> {
         return Some(id);
     }
     let (layer, rest) = split_layer(tensor)?;
-    let is_such = |role: &Role| rest.strip_suffix(suffix(*role)) == Some(role_name(*role));
-    Role::ALL.into_iter().find(is_such).map(|role| TensorId::Layer(layer, role))
+    Role::ALL.into_iter().find(|role| role.gguf_suffix() == rest).map(|role| TensorId::Layer(layer, role))
 }
 
 /// The matrices of a tensor that has both the experts' gate and their up projections.

@@ -1,9 +1,8 @@
 //! The choices of tuning, each by trials: a product's tile, the arithmetic of a kind of pass, its method of attention,
 //! and relaying.
 
-use super::Question;
 use super::expected::RUNS;
-use super::{HaltResult, Trial, Tuner};
+use super::{HaltResult, Question, Trial, Tuner};
 use crate::lower::PassKind;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::kernels::Kernel;

@@ -76,6 +76,7 @@ enum Trial {
 }
 
 /// The state of tuning between calls.
+#[derive(Default)]
 pub struct Tuning {
     choices: Choices,
     measured: HashMap<Trial, Option<f64>>,
@@ -114,21 +115,7 @@ pub enum Advance {
 impl Tuning {
     /// Tuning that starts with stored choices.
     pub fn new(choices: Choices) -> Tuning {
-        Tuning {
-            choices,
-            measured: HashMap::new(),
-            settled: HashSet::new(),
-            settled_keys: HashSet::new(),
-            ways: HashMap::new(),
-            parts: HashMap::new(),
-            candidates: HashMap::new(),
-            begun: HashSet::new(),
-            asked: None,
-            asked_tiles: None,
-            slower: HashMap::new(),
-            waited: (0, 0.0),
-            gains: Vec::new(),
-        }
+        Tuning { choices, ..Tuning::default() }
     }
 
     /// The gains, once all is tuned.
