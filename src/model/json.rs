@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 
 use crate::display::quote;
 use crate::model::config::limit;
@@ -18,21 +18,23 @@ const MOST: usize = 2 * limit::VOCAB;
 /// Parses `text`. serde_json bounds the nesting itself.
 ///
 /// # Errors
-/// It is not JSON, an object in it has a name twice, or it has more than [`MOST`] values.
+/// The text is not JSON, has an object with a name twice, or more than [`MOST`] values.
 pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Unique { left: &Cell::new(MOST) }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
+    check_names(text, true)?;
+    serde_json::from_slice(text)
 }
 
-/// Makes the checks of [`parse`] without building values, for large files that are then parsed in another way.
+/// Makes the checks of [`parse`] for a large text that is then parsed in another way: names are counted, not values.
 ///
 /// # Errors
-/// As [`parse`].
+/// The text is not JSON, has an object with a name twice, or more than [`MOST`] names.
 pub(crate) fn check(text: &[u8]) -> serde_json::Result<()> {
+    check_names(text, false)
+}
+
+fn check_names(text: &[u8], counts_values: bool) -> serde_json::Result<()> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    UniqueNames { left: &Cell::new(MOST) }.deserialize(&mut deserializer)?;
+    UniqueNames { left: &Cell::new(MOST), counts_values }.deserialize(&mut deserializer)?;
     deserializer.end()
 }
 
@@ -42,20 +44,22 @@ fn count<E: Error>(left: &Cell<usize>, what: &str) -> Result<(), E> {
     Ok(())
 }
 
-fn doubled<E: Error>(name: &str) -> E {
-    E::custom(format_args!("{} is there twice", quote(name)))
-}
-
 /// Visits a value whose objects have each name once, and keeps only the names.
 #[derive(Clone, Copy)]
 struct UniqueNames<'c> {
+    /// Values or names that may follow.
     left: &'c Cell<usize>,
+    /// Whether values are counted. Otherwise names are.
+    counts_values: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for UniqueNames<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.counts_values {
+            count(self.left, "values")?;
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -100,83 +104,15 @@ impl<'de> Visitor<'de> for UniqueNames<'_> {
         let mut names = HashSet::new();
         while let Some(name) = object.next_key::<String>()? {
             if names.contains(&name) {
-                return Err(doubled(&name));
+                return Err(A::Error::custom(format_args!("{} is there twice", quote(&name))));
             }
-            count(self.left, "names")?;
+            if !self.counts_values {
+                count(self.left, "names")?;
+            }
             names.insert(name);
             object.next_value_seed(self)?;
         }
         Ok(())
-    }
-}
-
-/// Reads a value whose objects have each name once.
-#[derive(Clone, Copy)]
-struct Unique<'c> {
-    left: &'c Cell<usize>,
-}
-
-impl<'de> DeserializeSeed<'de> for Unique<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        count(self.left, "values")?;
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Unique<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(self)? {
-            values.push(value);
-        }
-        Ok(Value::Array(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(name) = object.next_key::<String>()? {
-            if map.contains_key(&name) {
-                return Err(doubled(&name));
-            }
-            map.insert(name, object.next_value_seed(self)?);
-        }
-        Ok(Value::Object(map))
     }
 }
 

@@ -418,6 +418,12 @@ pub fn file_of(shape: &Shape) -> GgufFile {
     file
 }
 
+/// The number in a file of a quantised type.
+pub fn code_of(format: BlockFormat) -> u32 {
+    let is_named = |t: &GgmlType| t.name.eq_ignore_ascii_case(format.name());
+    (0..64).filter_map(GgmlType::of).find(is_named).unwrap().code
+}
+
 /// A model of a shape with random weights, whose matrices have the types that `format` gives their names.
 pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
     let mut random = Random(seed);
@@ -425,7 +431,7 @@ pub fn random_model(shape: &Shape, seed: u64, format: impl Fn(&str) -> BlockForm
     let (heads, kv_heads) = (shape.local.q_width(), shape.local.kv_width());
     let mut put = |name: &str, rows: usize, cols: usize| {
         let format = format(name);
-        let code = GgmlType::of_name(format.name()).unwrap().code;
+        let code = code_of(format);
         let bytes = random_rows(&mut random, format, rows, cols);
         file.tensors.push(Tensor::new(&format!("{name}.weight"), &[rows, cols], code, bytes));
     };

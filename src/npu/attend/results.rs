@@ -102,10 +102,4 @@ impl QueryResults {
     pub fn missing(&self) -> usize {
         self.missing
     }
-
-    /// The base-2 logarithm of the sum of 2^score of a query, over the parts merged so far.
-    pub fn log_sum(&self, index: usize) -> f64 {
-        let QuerySum { maximum, sum, .. } = self.sums[index];
-        f64::from(maximum) + f64::from(sum).log2()
-    }
 }

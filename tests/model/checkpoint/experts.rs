@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use kiln::Cancel;
-use kiln::model::checkpoint::gguf::{GgmlType, Gguf};
+use kiln::model::checkpoint::gguf::Gguf;
 use kiln::model::write::{WriteMonitor, forge::forge, quantize::quantize};
 use kiln::model::{BlockFormat, Checkpoint, Experts, Role, Shape, SourceFormat, TensorId, WeightFormat, config};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use super::files::{File, Tensor as Stored, bad_input, decode_matrix, dir_with, golden, read_matrix, refusal};
-use crate::common::gguf::{Float, GgufFile, Tensor, Value, golden_gemma4, random_rows};
+use crate::common::gguf::{Float, GgufFile, Tensor, Value, code_of, golden_gemma4, random_rows};
 use crate::common::{Random, golden_dir};
 
 const CASES: [(&str, Experts); 2] =
@@ -127,7 +127,7 @@ fn split(mut file: GgufFile) -> GgufFile {
 /// The golden model with experts in a quantised type in its first layer.
 fn quantised(case: &str, format: BlockFormat, experts: Experts) -> GgufFile {
     let (mut file, mut random) = (golden_gemma4(case, Float::Bf16), Random(11));
-    let code = GgmlType::of_name(format.name()).unwrap().code;
+    let code = code_of(format);
     for name in [MERGED, "ffn_down_exps.weight"] {
         let tensor = file.tensor(&format!("blk.0.{name}"));
         let dims: Vec<usize> = tensor.dims.iter().map(|n| *n as usize).collect();

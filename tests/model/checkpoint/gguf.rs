@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use kiln::engine::ModelFiles;
-use kiln::model::checkpoint::gguf::{GgmlType, Gguf};
+use kiln::model::checkpoint::gguf::Gguf;
 use kiln::model::write::{WriteMonitor, quantize::quantize};
 use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Rope, Shape, SourceFormat, TensorId, WeightFormat};
 use sha2::{Digest, Sha256};
 
 use super::files::{bad_input, decode_matrix, golden, read_matrix};
-use crate::common::gguf::{Float, GgufFile, Tensor, Value, golden_gemma4, golden_model};
+use crate::common::gguf::{Float, GgufFile, Tensor, Value, code_of, golden_gemma4, golden_model};
 use crate::common::golden_dir;
 
 fn open(file: &GgufFile) -> kiln::Result<Checkpoint> {
@@ -230,7 +230,7 @@ fn no_directory_is_made_of_quantised_types() {
 #[test]
 fn a_scale_that_is_not_finite_is_refused_with_its_row() {
     for format in BlockFormat::ALL {
-        let code = GgmlType::of_name(format.name()).unwrap().code;
+        let code = code_of(format);
         for scale in [[0x00, 0x7E], [0x00, 0x7C]] {
             let bytes = format.row_bytes(256);
             let mut blocks = vec![1; 512 * bytes];

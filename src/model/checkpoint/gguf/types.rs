@@ -67,11 +67,6 @@ impl GgmlType {
         ALL.into_iter().find(|t| t.code == code)
     }
 
-    /// The type with this name, in either case.
-    pub fn of_name(name: &str) -> Option<GgmlType> {
-        ALL.into_iter().find(|t| t.name.eq_ignore_ascii_case(name))
-    }
-
     /// Bytes of a tensor of these dimensions, row-major.
     ///
     /// # Errors
