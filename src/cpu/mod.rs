@@ -250,7 +250,7 @@ impl StepKernels for CpuKernels {
                 let then = NormUse::Added { scalar: scalar.map_or(1.0, |scalar| vector(&self.vectors, scalar)[0]) };
                 let (arena, units) = (Arena::new(arena), self.units);
                 each_row(&mut self.pool, rows, &|r| {
-                    // SAFETY: as above.
+                    // SAFETY: each part writes its own row; `x` and `residual` are different slots. The CPU has the units.
                     unsafe {
                         let (x, out) = (arena.row(x, r), arena.row_mut(residual, r));
                         units.run(Norm { x, weight, eps, then, out });
@@ -627,9 +627,9 @@ struct Arena {
     len: usize,
 }
 
-// SAFETY: threads that share it write different rows, and read only rows that no thread writes.
+// SAFETY: threads that share the arena write different rows, and read only rows that no thread writes.
 unsafe impl Send for Arena {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Arena {}
 
 impl Arena {

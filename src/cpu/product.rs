@@ -44,9 +44,9 @@ pub struct ResultRows {
     pub stride: usize,
 }
 
-// SAFETY: threads that share it write different elements, by the contract of [`PanelProduct::run`].
+// SAFETY: threads that share the memory write different elements, by the contract of [`PanelProduct::run`].
 unsafe impl Send for ResultRows {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for ResultRows {}
 
 /// The rows of f32 inputs and of results that stand for the rows of a product, where these are sorted otherwise.

@@ -4,8 +4,7 @@
 use super::status::{self, Environment};
 use crate::machine::cache;
 use crate::machine::files::Files;
-use crate::version;
-use crate::{Error, Result};
+use crate::{Error, Result, version};
 use nix::unistd::{Uid, User};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};

@@ -22,7 +22,7 @@ pub struct DraftFiles {
     files: ModelFiles,
     /// The most positions of a sequence, as in the model.
     context: usize,
-    /// Whether it is a drafter and no model of its own.
+    /// Whether the draft model is a drafter and no model of its own.
     is_drafter: bool,
 }
 

@@ -1,8 +1,6 @@
 //! A model's files: a directory, a GGUF file, the built-in demo model or the one that drafts for it.
 
-use crate::display;
 use crate::engine::demo;
-use crate::hub;
 use crate::model::architecture::GEMMA3;
 use crate::model::checkpoint::gguf::{self, Gguf};
 use crate::model::checkpoint::{Checkpoint, files};
@@ -10,7 +8,7 @@ use crate::model::text_file::is_there;
 use crate::model::{Shape, TensorId, WeightFormat};
 use crate::sys::memory;
 use crate::text::{ChatTemplate, Tokenizer};
-use crate::{Error, Result};
+use crate::{Error, Result, display, hub};
 use std::path::{Path, PathBuf};
 
 /// Where a model's files are. Each method reads only the files that it needs.

@@ -1,7 +1,6 @@
 //! The offload of a Vulkan device's attention: chosen by the options and the machine, and loaded.
 
 use super::{NpuUse, OffloadKind, Options, PlacedModel};
-use crate::Result;
 use crate::cpu::CpuKernels;
 use crate::cpu::lanes::VectorUnits;
 use crate::executor::Executor;
@@ -11,7 +10,6 @@ use crate::machine::files::Files;
 use crate::machine::nodes::DriverApi;
 use crate::model::Shape;
 use crate::model::checkpoint::Checkpoint;
-use crate::npu;
 use crate::offload::host::HostOffload;
 use crate::offload::{CheckedOffload, OffloadLoader, place};
 use crate::reference::Formulas;
@@ -19,6 +17,7 @@ use crate::replay::Replay;
 use crate::replay::driver::Driver;
 use crate::replay::options::ReplayOptions;
 use crate::schedule::{KvType, Schedule, Step};
+use crate::{Result, npu};
 use std::time::Instant;
 
 /// The executor of attention in passes of a Vulkan device.

@@ -30,7 +30,7 @@ pub struct OpenEngine {
     pub schedule: Schedule,
     /// The name of the device without its offload.
     pub hardware: String,
-    /// Whether it runs on the CPU.
+    /// Whether the model runs on the CPU.
     pub is_on_cpu: bool,
     thread: Option<JoinHandle<()>>,
     /// The loop, if no thread could be started: callers run it as they wait for events.

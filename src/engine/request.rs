@@ -252,12 +252,12 @@ pub(crate) struct Recipient {
     pub choice: usize,
     /// The number of scored prompt tokens at the beginning of the reply.
     pub given: usize,
-    /// `None`: its tokens have no text.
+    /// The reply's text so far; `None`: tokens have no text.
     pub reply: Option<Reply>,
     pub client: Client,
     pub abandoned: Abandoned,
     pub since: Instant,
-    /// The time at which it is cancelled.
+    /// The time at which the reply is cancelled.
     pub deadline: Option<Instant>,
     pub events: Sender<ChoiceEvent>,
 }
@@ -273,7 +273,7 @@ impl Recipient {
         (self.abandoned)()
     }
 
-    /// Whether its deadline has passed at `now`.
+    /// Whether the reply's deadline has passed at `now`.
     pub fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }

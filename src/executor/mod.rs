@@ -51,8 +51,8 @@ pub enum SampleTiming {
 pub enum Submission<'a> {
     /// A pass: every layer over `rows`, and the head over `head` if given. Allocates pages for the rows' positions.
     ///
-    /// If [`Submission::Next`] has already started this pass, it goes on. If that started another pass, the executor waits for
-    /// it and its results are lost; it has still written keys and values at each row's position.
+    /// If [`Submission::Next`] has already started this pass, it goes on. If that started another pass, the executor
+    /// waits for it and its results are lost; it has still written keys and values at each row's position.
     Pass {
         /// The rows, at most [`crate::schedule::Extent::max_rows`].
         rows: &'a [Row],
@@ -63,8 +63,8 @@ pub enum Submission<'a> {
     },
     /// The head over other rows of the last pass, whose results are lost.
     Head(HeadRows),
-    /// The sample requests of the pass: the closure is called once with each head row and its request, to fill it in for
-    /// a row whose token is not its argmax. The pass may be running by then.
+    /// The sample requests of the pass: the closure is called once with each head row and its request, to fill it in
+    /// for a row whose token is not its argmax. The pass may be running by then.
     Samples(&'a mut dyn FnMut(usize, &mut SampleRequest<'_>)),
     /// The pass after the submitted one, whose results are not known yet: each row's next token
     /// ([`RowResult::next`]) at the next position, with a head for every row.
@@ -74,16 +74,16 @@ pub enum Submission<'a> {
     },
     /// A draft by the schedule's drafter: for each row the `count` tokens after it, one step of the drafter after the
     /// other. [`Executor::result`] then has the i-th token of row r at `i * rows.len() + r`, and the last step's logits
-    /// are in the place of the last pass's. Refused if there is no drafter, if a pass is in flight, or if the results of
-    /// the last pass are lost.
+    /// are in the place of the last pass's. Refused if there is no drafter, if a pass is in flight, or if the results
+    /// of the last pass are lost.
     Draft {
         /// The rows, each of another sequence, at most [`crate::schedule::Drafter::rows`].
         rows: &'a [DraftRow],
         /// Tokens for each row, at most [`DRAFT_STEPS`].
         count: usize,
     },
-    /// Goes on with the pass that [`Submission::Next`] has started, whatever tokens were chosen since. Refused if that pass is
-    /// not in flight any more, because a page was copied or kernels were tuned.
+    /// Goes on with the pass that [`Submission::Next`] has started, whatever tokens were chosen since. Refused if that
+    /// pass is not in flight any more, because a page was copied or kernels were tuned.
     Resume,
 }
 
@@ -125,7 +125,7 @@ pub struct DeviceInfo<'a> {
     pub name: &'a str,
     /// The device's own name, the same with and without an offload.
     pub hardware: &'a str,
-    /// Whether it computes on the CPU, in the host's memory.
+    /// Whether the executor computes on the CPU, in the host's memory.
     pub is_cpu: bool,
 }
 
@@ -187,8 +187,8 @@ pub trait Executor {
         check_page(self.schedule(), pool, page, copy.len()).and(Err(no_content()))
     }
 
-    /// Starts work. Returns whether it was taken: an executor may refuse [`Submission::Next`] and [`Submission::Resume`], and
-    /// [`Submission::Samples`] if it has no sample results.
+    /// Starts work. Returns whether it was taken: an executor may refuse [`Submission::Next`] and
+    /// [`Submission::Resume`], and [`Submission::Samples`] if it has no sample results.
     ///
     /// # Errors
     /// Input: rows or head rows outside of the schedule's extent. Refused: no page is free. Interrupted: the work was

@@ -105,7 +105,7 @@ pub struct OffloadStep {
     pub op: Op,
     /// Whether the pass has several rows.
     pub several: bool,
-    /// Whether its rows are the last of the pass.
+    /// Whether the step's rows are the last of the pass.
     pub is_last: bool,
 }
 
@@ -143,7 +143,7 @@ pub trait Offload: Any {
         Some(format!("attention on {}", self.name()))
     }
 
-    /// Whether it computes the steps of a group of passes. The owner records passes by this.
+    /// Whether the offload computes the steps of a group of passes. The owner records passes by this.
     fn runs_in(&self, passes: PassGroup) -> bool {
         let _ = passes;
         true

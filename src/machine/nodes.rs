@@ -78,22 +78,22 @@ impl DeviceNode {
         DeviceNode::find(files, "/sys/class/accel", "accel", "/dev/accel")
     }
 
-    /// Whether its driver is amdgpu.
+    /// Whether the device's driver is amdgpu.
     pub fn is_amdgpu(&self) -> bool {
         self.driver == "amdgpu"
     }
 
-    /// Whether its driver is amdxdna.
+    /// Whether the device's driver is amdxdna.
     pub fn is_amdxdna(&self) -> bool {
         self.driver.starts_with("amdxdna")
     }
 
-    /// Whether it is an NPU of the generation that Kiln's programs are for.
+    /// Whether the device is an NPU of the generation that Kiln's programs are for.
     pub fn is_xdna1(&self) -> bool {
         self.id == XDNA_1
     }
 
-    /// Whether its driver has suspended it. Most requests would wake it up.
+    /// Whether the driver has suspended the device. Most requests would wake it up.
     pub fn is_suspended(&self, files: &Files) -> bool {
         is_suspended(files, &self.device)
     }
@@ -156,12 +156,12 @@ impl PciDevice {
         files.list(BUS).unwrap_or_default().into_iter().filter_map(slot).collect()
     }
 
-    /// Whether it is a display controller.
+    /// Whether the device is a display controller.
     pub fn is_gpu(&self) -> bool {
         self.class >> 16 == 0x03
     }
 
-    /// Whether it is an NPU that amdxdna supports.
+    /// Whether the device is an NPU that amdxdna supports.
     pub fn is_npu(&self) -> bool {
         npu_generation(self.id, 0).is_some()
     }
@@ -177,7 +177,7 @@ pub struct Nvidia {
 }
 
 impl Nvidia {
-    /// Whether its driver has suspended it. Most requests would wake it up.
+    /// Whether the driver has suspended the device. Most requests would wake it up.
     pub fn is_suspended(&self, files: &Files) -> bool {
         is_suspended(files, &format!("/sys/bus/pci/devices/{}", self.slot))
     }

@@ -20,7 +20,7 @@ pub struct Architecture {
     pub gguf: GgufRules,
     /// The chat format, for files without a template.
     pub template: &'static str,
-    /// Whether its models draft for those of another family, from the keys and values of those.
+    /// Whether the family's models draft for those of another family, from the keys and values of those.
     pub is_drafter: bool,
 }
 

@@ -158,7 +158,7 @@ impl Grouped {
         self.scales.beside(cols.div_ceil(LOAD))
     }
 
-    /// Whether rows of `cols` weights can be stored in it.
+    /// Whether rows of `cols` weights can be stored in this format.
     pub fn holds(self, cols: usize) -> bool {
         cols.is_multiple_of(self.scales.whole())
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 /// The names of models that [`preset`] knows.
 pub const NAMES: [&str; 8] =
     ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gemma4-12b", "gemma4-26b-a4b", "gemma4-31b"];
-/// The names of drafters that it knows.
+/// The names of drafters that [`preset`] knows.
 pub const DRAFTERS: [&str; 3] = ["gemma4-12b-drafter", "gemma4-26b-a4b-drafter", "gemma4-31b-drafter"];
 
 /// The shape of a public model, by its name; Gemma 3's also in short: `gemma3-27b`, `27b`.

@@ -99,7 +99,8 @@ impl AttentionShape {
         self.kv_heads * self.head_dim
     }
 
-    /// Elements of its projections in a model of `hidden`: queries, keys, values if they have one, output.
+    /// Elements of a layer's projections in a model of width `hidden`: of queries, keys and output, and of values if
+    /// these have one.
     fn matrix_elements(&self, hidden: usize) -> u64 {
         let values = if self.values == Values::Projected { self.kv_width() } else { 0 };
         ((2 * self.q_width() + self.kv_width() + values) * hidden) as u64
@@ -128,7 +129,7 @@ pub struct Shape {
     pub hidden: usize,
     /// Width of the gated FFN, F. A multiple of 8.
     pub ffn: usize,
-    /// The experts beside it; `None` in a dense model.
+    /// The experts beside the FFN; `None` in a dense model.
     pub experts: Option<Experts>,
     /// Attention of the local layers.
     pub local: AttentionShape,
@@ -148,7 +149,7 @@ pub struct Shape {
     pub softcap: Option<f32>,
     /// The longest context that the model was trained for, in tokens.
     pub max_context: usize,
-    /// The head is the embedding table.
+    /// Whether the head is the embedding table.
     pub tied: bool,
     /// First token of every prompt.
     pub bos: u32,

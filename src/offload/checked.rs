@@ -29,33 +29,33 @@ const MOST_OFF: f64 = 0.04;
 pub struct CheckedOffload {
     /// The name for the user.
     name: String,
-    /// The steps of the schedule that it computes.
+    /// The steps of the schedule that the offload computes.
     steps: Vec<usize>,
-    /// Whether it is a device, which may read the KV cache in place.
+    /// Whether the offload is a device, which may read the KV cache in place.
     is_device: bool,
-    /// `None`: it failed, or it is not loaded yet.
+    /// The offload; `None`: it failed, or is not loaded yet.
     raw: Option<Box<dyn Offload>>,
     passes: OffloadedPasses,
-    /// Loads it again after a failure; `None`: it is not reloaded.
+    /// Loads the offload again after a failure; `None`: a failure is final.
     reload: Option<OffloadLoader>,
     first_reload: Duration,
     /// Time of the next reload.
     due: Option<Instant>,
     reloads: u32,
     failures: u32,
-    /// Whether its results were compared in a whole pass: of one row, and of several.
+    /// Whether the offload's results were compared in a whole pass: of one row, and of several.
     is_proved: [bool; 2],
     /// The step that is compared in the next pass, to detect an offload that has turned wrong.
     next_check: usize,
-    /// Whether it reads the KV cache in place; `None`: it has not been given the cache's blocks yet.
+    /// Whether the offload reads the KV cache in place; `None`: it has not been given the cache's blocks yet.
     shares_kv: Option<bool>,
-    /// Whether it was lost or loaded since the owner recorded its passes.
+    /// Whether the offload was lost or loaded since the owner recorded its passes.
     has_changed: bool,
     /// The rows of the steps that follow.
     rows: usize,
     /// The results of the last step, until they are compared.
     results: Vec<f32>,
-    /// The measurements by which its passes were chosen.
+    /// The measurements by which the offload's passes were chosen.
     timings: Vec<PlacementTiming>,
 }
 

@@ -18,9 +18,9 @@ use std::time::Instant;
 #[derive(Default)]
 pub(super) struct Handover {
     offload: Option<Box<dyn Offload>>,
-    /// Whether it reads the KV cache in place.
+    /// Whether the offload reads the KV cache in place.
     shares_kv: bool,
-    /// The spans of its steps, while a timeline is measured.
+    /// The spans of the offload's steps, while a timeline is measured.
     pub spans: Option<Vec<OffloadSpan>>,
 }
 

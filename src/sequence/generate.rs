@@ -5,14 +5,15 @@ use crate::schedule::PassShape;
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// Why a generation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The reason for a generation's end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Finish {
     /// A stop token or a stop string.
     Stop,
     /// The limit of tokens was reached, or the context is full.
     Length,
-    /// The caller interrupted it, during the prompt or the reply.
+    /// The caller interrupted the generation, during the prompt or the reply.
+    #[default]
     Interrupted,
 }
 
@@ -28,7 +29,7 @@ impl Finish {
 }
 
 /// A reply's tokens, with times and counts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Generation {
     /// The number of prompt tokens.
     pub prompt: usize,
@@ -36,7 +37,7 @@ pub struct Generation {
     pub kept: usize,
     /// The reply's tokens, without the stop token that ended them.
     pub tokens: Vec<u32>,
-    /// Why it ended.
+    /// The reason for the end.
     pub finish: Finish,
     /// Time from the first prompt token to the first logits, or to an interruption.
     pub prefill: Duration,
@@ -52,27 +53,14 @@ pub struct Generation {
     pub draft_bytes: u64,
     /// Position of the first decode pass.
     pub depth: usize,
-    /// Whether it ended because the context is full.
+    /// Whether the reply ended because the context is full.
     pub full: bool,
 }
 
 impl Generation {
     /// A generation before its first pass, for a prompt of `prompt` tokens with `kept` of them cached.
     pub(crate) fn new(prompt: usize, kept: usize) -> Generation {
-        Generation {
-            prompt,
-            kept,
-            tokens: Vec::new(),
-            finish: Finish::Interrupted,
-            prefill: Duration::ZERO,
-            decode: Duration::ZERO,
-            passes: 0,
-            drafted: 0,
-            accepted: 0,
-            draft_bytes: 0,
-            depth: 0,
-            full: false,
-        }
+        Generation { prompt, kept, ..Generation::default() }
     }
 
     /// Tokens from decode passes: one per pass, plus the accepted drafted tokens.

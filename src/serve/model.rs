@@ -41,7 +41,7 @@ pub struct Model {
     pub loaded: SystemTime,
     /// The format of its files.
     pub published: Published,
-    /// Whether it runs on the CPU.
+    /// Whether the model runs on the CPU.
     pub(super) is_on_cpu: bool,
     /// The identity of its keys and values.
     pub(super) identity: Identity,

@@ -1,10 +1,9 @@
 //! amdxdna's own interface: the NPU's array, clocks, sensors, firmware, contexts and errors.
 
 use super::answer::{ANSWER_BYTES, ReplyBuffer};
-use super::bindings as b;
 use super::drm::{Node, text};
 use super::failure::{DriverResult, retry};
-use super::raw;
+use super::{bindings as b, raw};
 
 // Sizes as in a running driver (Linux 7.2), because ffi/amdxdna_accel.h is written by hand.
 const _: () = {

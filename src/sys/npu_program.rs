@@ -1,10 +1,9 @@
 //! Programs on the NPU: buffers, hardware contexts that hold columns of the array, and commands.
 
-use super::bindings as b;
 use super::dma_buf::Mapping;
 use super::drm::{Gem, Node, Syncobj};
 use super::failure::{DriverResult, Failure, retry};
-use super::raw;
+use super::{bindings as b, raw};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;

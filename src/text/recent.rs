@@ -26,7 +26,7 @@ pub(super) struct Recent {
 struct EncodedText {
     text: String,
     found: Encoded,
-    /// Whether it was encoded without the special ones of the added tokens.
+    /// Whether the text was encoded without the special ones of the added tokens.
     verbatim: bool,
 }
 

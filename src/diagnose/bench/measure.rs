@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
                 let work = Work::Decode { sequences, tokens: tokens.min(WARM_UP_TOKENS) };
                 self.run_once(Case { work, ..case }, &mut next)?;
             }
-            // Until passes of all rows have run.
+            // Repeats until passes of every number of rows have run.
             Work::Draft { .. } => {
                 self.policy = Policy::default();
                 self.run_once(case, &mut next)?;
@@ -268,7 +268,7 @@ impl<'a> Bench<'a> {
                 }
                 (sequences * tokens, tokens, cost)
             }
-            // Known after the run.
+            // How many passes drafts take is known after the run.
             Work::Draft { sequences, tokens, .. } => (sequences * tokens, 0, cost),
         }
     }

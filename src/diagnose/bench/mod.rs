@@ -170,7 +170,7 @@ impl BenchSettings {
     /// Positions that a sequence needs.
     pub fn context(&self) -> usize {
         let deepest = self.depth.iter().copied().max().unwrap_or(0);
-        // At least one, for the timing of a single layer.
+        // At least one decoded token, for the timing of a single layer.
         deepest.saturating_add(self.longest_prefill().max(self.decode).max(1))
     }
 

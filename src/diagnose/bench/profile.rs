@@ -19,7 +19,7 @@ pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
 pub struct LayerTime {
     /// Index of the layer.
     pub layer: usize,
-    /// Whether it attends to a window or to all positions.
+    /// Whether the layer attends to a window or to all positions.
     pub kind: LayerKind,
     /// Positions already in the cache.
     pub depth: usize,

@@ -95,7 +95,7 @@ impl Tensor {
         }
     }
 
-    /// Whether its values are integers, which have no tolerance.
+    /// Whether the values are integers, which have no tolerance.
     pub(super) fn is_exact(&self) -> bool {
         matches!(self, Tensor::Experts(_) | Tensor::Next)
     }

@@ -19,11 +19,11 @@ const SOLD: [u64; 7] = [16, 24, 32, 48, 64, 96, 128];
 /// The machine of a forecast.
 pub(crate) struct PlannedMachine {
     pub(crate) memory: DeviceMemory,
-    /// Bytes per second of its memory.
+    /// Bytes per second of the machine's memory.
     pub(crate) bandwidth: f64,
     /// The source of that figure.
     pub(crate) source: String,
-    /// Multiplications and additions per second of its matrix units, where known.
+    /// Multiplications and additions per second of the matrix units, where known.
     pub(crate) operations: Option<f64>,
     /// Whether uploads go through staging; `None` if there is no device.
     pub(crate) staged: Option<bool>,
@@ -36,12 +36,12 @@ pub(crate) struct Named {
     pub(crate) profile: Profile,
     /// The name as it was given.
     word: String,
-    /// Whether its RAM was given rather than assumed.
+    /// Whether the RAM was given rather than assumed.
     pub(crate) has_ram: bool,
 }
 
 impl Named {
-    /// Whether its carve-out was given rather than assumed.
+    /// Whether the carve-out was given rather than assumed.
     pub(crate) fn has_carve_out(&self) -> bool {
         self.word.contains(':')
     }

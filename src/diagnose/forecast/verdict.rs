@@ -12,8 +12,8 @@ use crate::schedule::kv::PAGE;
 use crate::sequence::draft::gain::expected_tokens;
 use serde_json::{Value, json};
 
-/// Tokens per draft for the rate with drafts, with the acceptance below. Longer drafts gain more if passes with more
-/// rows take no longer.
+/// Tokens per draft for the rate with drafts, each right with the probability [`RIGHT`]. Longer drafts gain more if
+/// passes with more rows take no longer.
 pub(crate) const DRAFTED: usize = 1;
 pub(crate) const RIGHT: f64 = 0.6;
 /// The shortest context, in tokens, that counts as a remedy. A shorter one holds no conversation.

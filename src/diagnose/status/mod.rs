@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// The largest file that is read, in bytes. Reports are smaller.
 const MAX_BYTES: u64 = 16 << 10;
 
-/// The file's content. Later versions may add fields; a missing field is zero.
+/// A report: the content of its file. Later versions may add fields; a missing field is zero.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {

@@ -1,5 +1,5 @@
-//! The processes that use the devices, from the kernel's fdinfo of each open descriptor of a DRM or accel node. An
-//! unprivileged user sees only his own processes.
+//! The processes that use the devices, from the kernel's fdinfo of each open descriptor of a DRM or accel node. A
+//! user without privileges sees only processes of the same user.
 
 use crate::machine::files::Files;
 use std::collections::HashSet;

@@ -214,7 +214,7 @@ macro_rules! spirv_modules {
                 name: "linear_matrix_s8_int8", source: "linear_matrix", defines: ["WEIGHT_INT8", "BYTES"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product,
             }
-            /// As above, for units whose matrices are 8 inputs wide.
+            /// Matrix product of many rows by matrix units that multiply s8 in matrices 8 inputs wide, INT8.
             LinearMatrixS8NarrowInt8 {
                 name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["WEIGHT_INT8", "BYTES", "NARROW"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product,
@@ -234,7 +234,7 @@ macro_rules! spirv_modules {
                 name: "linear_fragment_int8", source: "linear_fragment", defines: ["WEIGHT_INT8"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product,
             }
-            /// As above, for many rows, with inputs through shared memory.
+            /// Matrix product of many rows by matrix units, INT8 weights, inputs through shared memory.
             LinearFragmentTallInt8 {
                 name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["WEIGHT_INT8", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product,
@@ -244,7 +244,7 @@ macro_rules! spirv_modules {
                 name: "linear_fragment_grouped", source: "linear_fragment", defines: ["WEIGHT_GROUPED"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product,
             }
-            /// As above, for many rows, with inputs through shared memory.
+            /// Matrix product of many rows by matrix units, weights with scales of groups, inputs through shared memory.
             LinearFragmentTallGrouped {
                 name: "linear_fragment_tall_grouped", source: "linear_fragment", defines: ["WEIGHT_GROUPED", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product,
@@ -254,7 +254,7 @@ macro_rules! spirv_modules {
                 name: "attend_matrix_f16", source: "attend_matrix", defines: [],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
             }
-            /// As above, queries in shared memory.
+            /// Attention of consecutive rows by matrix units, f16 cache, queries in shared memory.
             AttendMatrixReloadF16 {
                 name: "attend_matrix_reload_f16", source: "attend_matrix", defines: ["RELOAD"],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
@@ -264,7 +264,7 @@ macro_rules! spirv_modules {
                 name: "attend_matrix_bf16", source: "attend_matrix", defines: ["KV_BF16"],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,
             }
-            /// As above, queries in shared memory.
+            /// Attention of consecutive rows by matrix units, bf16 cache, queries in shared memory.
             AttendMatrixReloadBf16 {
                 name: "attend_matrix_reload_bf16", source: "attend_matrix", defines: ["RELOAD", "KV_BF16"],
                 constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never,

@@ -21,7 +21,7 @@ use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 /// Elements that share a scale in `int4_grouped`.
 pub(crate) const GROUP: usize = 128;
 
-/// The format that the earlier engine's schemes count as. They are converted to it unless another is requested.
+/// The format that the earlier engine's schemes count as, and that their matrices get unless another is requested.
 const SCHEMES_COUNT_AS: SourceFormat = SourceFormat::Native(WeightFormat::Int8);
 
 /// A scheme of the earlier engine, as its metadata spells it.
@@ -103,7 +103,7 @@ impl Encoding {
         }
     }
 
-    /// The bytes of its scales, if they are a separate tensor that has to be read.
+    /// The bytes of the scales, if they are a separate tensor that has to be read.
     pub(crate) fn scales(&self) -> Option<&ByteRange> {
         match self {
             Encoding::Native(_, scales) => scales.as_ref(),

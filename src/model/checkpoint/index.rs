@@ -41,7 +41,7 @@ impl StoredTensor {
         self.share(self.elements.range.len())
     }
 
-    /// Bytes of its elements and its scales.
+    /// Bytes of the matrix's or vector's elements and scales.
     pub(crate) fn bytes(&self) -> usize {
         self.element_bytes() + self.encoding.scales().map_or(0, |scales| self.share(scales.range.len()))
     }

@@ -17,7 +17,7 @@ pub(crate) const SCALE_SUFFIX: &str = "_scale";
 /// Suffix of the tensor with another one's zero points, which llm-compressor may write.
 pub(super) const ZERO_POINT_SUFFIX: &str = "_zero_point";
 
-/// Longest first, so that a shorter prefix does not hide a longer one.
+/// Prefixes of names in layouts A to C. The longest is first, so that a shorter one does not hide it.
 const PREFIXES: [&str; 4] = ["model.language_model.", "language_model.model.", "language_model.", "model."];
 
 /// The tensor with this name. `None` for a name outside of the text model, such as a vision tower's, a projector's or a

@@ -166,7 +166,7 @@ impl<'a> ConfigReader<'a> {
             }
         }
         for (key, default) in rules.zeros {
-            // A null is no such feature, and an absent key its default.
+            // A null means that the model has no such feature, and an absent key means the default.
             let found = match self.map.get(*key) {
                 None => Some(*default as u64),
                 Some(Value::Null) => Some(0),

@@ -23,7 +23,7 @@ impl Quantization {
     /// # Errors
     /// [`crate::Error::Input`]: it is not an object, or a value has the wrong type.
     pub(super) fn parse(outer: &ConfigReader, text: &ConfigReader) -> Result<Quantization> {
-        // The second name is that of older compressed-tensors.
+        // Older versions of compressed-tensors write `compression_config`.
         for key in ["quantization_config", "compression_config"] {
             for keys in [outer, text] {
                 if let Some(found) = keys.object(key)? {

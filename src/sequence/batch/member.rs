@@ -28,9 +28,10 @@ pub(super) struct KvSlot {
 /// A running sequence.
 pub(super) struct Member {
     pub(super) chooser: Chooser,
-    /// Whether its guide was not ready when the pass was submitted. Its token can then be chosen from the logits only.
+    /// Whether the guide was not ready when the pass was submitted. The next token can then be chosen from the logits
+    /// only.
     pub(super) is_late: bool,
-    /// Whether the device could not choose its last token by itself, as a pass that ran ahead needed.
+    /// Whether the device could not choose the last token by itself, as a pass that ran ahead needed.
     pub(super) is_undecided: bool,
     pub(super) stops: Vec<u32>,
     pub(super) limit: usize,
@@ -59,7 +60,8 @@ impl KvSlot {
         KvSlot { session, member: None, ended: 0, uses: 0, owner: None, open: usize::MAX }
     }
 
-    /// Whether its sequence decodes, by one row at a time. After giving back its pages it has more rows to run.
+    /// Whether the slot's sequence decodes, by one row at a time. After giving back its pages a sequence has more rows
+    /// to run.
     pub(super) fn decodes(&self) -> bool {
         self.member.as_ref().is_some_and(|m| m.decoding.is_some()) && self.session.pending() == 1
     }

@@ -9,13 +9,12 @@
 //! dropped with the next draft.
 
 use super::{DraftRequest, Effort, MOST_DRAFTED, Proposer};
-use crate::display;
 use crate::error::{Setting, text};
 use crate::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
 use crate::schedule::PassShape;
 use crate::sequence::session::Session;
 use crate::text::Tokenizer;
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// Rows to run for a sequence after its draft was accepted: the last drafted token, and the token chosen after it.
 pub const GROWN: usize = 2;

@@ -26,7 +26,7 @@ pub(super) struct Callable {
     pub name: String,
     /// The namespace that it belongs to.
     pub namespace: Option<String>,
-    /// Whether it takes a text instead of an object.
+    /// Whether the tool takes a text instead of an object.
     pub is_custom: bool,
 }
 

@@ -19,7 +19,7 @@ pub enum HostMapping {
 /// The place of an object, and its sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectKind {
-    /// Whether it lies in VRAM while there is room, else in GTT. Otherwise it lies in GTT.
+    /// Whether the object lies in VRAM while there is room there. Otherwise it lies in GTT.
     pub in_vram: bool,
     /// The host's mapping.
     pub host: HostMapping,

@@ -1,9 +1,8 @@
 //! The loader and the Vulkan instance, with the validation layer if the environment asks for it.
 
-use crate::display;
 use crate::error::{Setting, text};
 use crate::vulkan::device::failure::failure;
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 use ash::vk;
 use nix::sys::resource::{Resource, getrlimit};
 use std::cell::Cell;

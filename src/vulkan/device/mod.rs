@@ -42,7 +42,7 @@ pub struct Features {
     pub memory_budget: bool,
     /// The number of its render node, if it has one: 128 for /dev/dri/renderD128.
     pub render_node: Option<i64>,
-    /// Whether its memory can be shared with other drivers.
+    /// Whether the device's memory can be shared with other drivers.
     pub sharing: Sharing,
     /// Identity of device and driver, part of the name of the file of its pipelines.
     pub cache_id: String,
@@ -121,7 +121,7 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
 pub(crate) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
-    // SAFETY: as above.
+    // SAFETY: `physical` comes from this instance.
     let vendor = unsafe { instance.get_physical_device_properties(physical) }.vendor_id;
     let family = choose_family(families.iter().map(|f| f.queue_flags), vendor)?;
     Some((family as u32, families[family].timestamp_valid_bits))
@@ -230,7 +230,7 @@ pub(crate) fn read_caps(
     // SAFETY: `physical` comes from this instance; the chain is of valid structures.
     unsafe { instance.get_physical_device_properties2(physical, &mut p) };
     let properties = p.properties;
-    // SAFETY: as above.
+    // SAFETY: `physical` comes from this instance.
     let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
         .map_err(failure("list a device's extensions"))?;
     let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
@@ -319,7 +319,7 @@ impl Gpu {
         }
     }
 
-    /// `inspect`: opens the device for [`crate::vulkan::inspect`].
+    /// `inspect`: has the driver keep what `testing::inspect` reads.
     pub(crate) fn open_as(choice: DeviceChoice, inspect: bool) -> Result<Gpu> {
         let made = Instance::new()?;
         let (entry, instance) = (&made.entry, &made.functions);

@@ -4,8 +4,7 @@ use crate::Result;
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::vulkan::device::failure::failure;
 use crate::vulkan::device::instance::Instance;
-use crate::vulkan::device::units;
-use crate::vulkan::device::{compute_family, kind_of, name_of, read_caps, unfit};
+use crate::vulkan::device::{compute_family, kind_of, name_of, read_caps, unfit, units};
 use ash::vk;
 use std::ffi::CStr;
 
@@ -54,7 +53,7 @@ fn describe(entry: &ash::Entry, instance: &ash::Instance, physical: vk::Physical
     // SAFETY: `physical` comes from this instance; the chain is of valid structures.
     unsafe { instance.get_physical_device_properties2(physical, &mut p) };
     let properties = p.properties;
-    // SAFETY: as above.
+    // SAFETY: `physical` comes from this instance.
     let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
         .map_err(failure("list a device's extensions"))?;
     let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));

@@ -30,7 +30,7 @@ pub(crate) fn detect(
     let mut p_matrix = vk::PhysicalDeviceCooperativeMatrixPropertiesKHR::default();
     let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
     let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p_matrix);
-    // SAFETY: as above.
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures, and the extension is present.
     unsafe { instance.get_physical_device_properties2(physical, &mut p) };
     let (limits, vendor, kind) = (p.properties.limits, p.properties.vendor_id, p.properties.device_type);
     if features.contains(&vk::FALSE)
@@ -40,7 +40,7 @@ pub(crate) fn detect(
         return None;
     }
     let functions = ash::khr::cooperative_matrix::Instance::new(entry, instance);
-    // SAFETY: as above.
+    // SAFETY: `physical` comes from this instance, and the extension is present.
     let shapes = unsafe { functions.get_physical_device_cooperative_matrix_properties(physical) }.ok()?;
     type Component = vk::ComponentTypeKHR;
     let of = |operands: Component, sums: Component, most_k: u32| {

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 /// Gemma 3 27B's layers. Only this model scales scores by another root than that of a head's width.
 const LAYERS_OF_27B: usize = 62;
-/// Every so many layers one is global, if the file has no key for it.
+/// Of this many consecutive layers the last is global, if the file has no key for it.
 const PATTERN: usize = 6;
 /// The local layers' RoPE base, if the file has no key for it.
 const ROPE_BASE_LOCAL: f32 = 1e4;
@@ -337,7 +337,7 @@ impl Metadata<'_> {
             Some(MetadataValue::Text(kind)) if kind == "none" => return Ok(1.0),
             Some(other) => return Err(self.wrong(TYPE, other, "linear or none")),
         }
-        // The second is an older spelling. Zero means no scaling.
+        // `rope.scale_linear` is an older spelling. Zero means no scaling.
         let key = ["rope.scaling.factor", "rope.scale_linear"].into_iter().find(|key| self.get(key).is_some());
         match key {
             Some(key) if self.get(key).and_then(MetadataValue::as_float) != Some(0.0) => self.positive(key, None),

@@ -190,7 +190,7 @@ impl Gguf {
         }
     }
 
-    /// The tokens of its tokenizer, and how they merge.
+    /// The tokens of the files' tokenizer, and how they merge.
     ///
     /// # Errors
     /// [`Error::Input`]: there is no tokenizer, it is of another kind than Gemma's, or its lists contradict each other.
@@ -198,7 +198,7 @@ impl Gguf {
         vocabulary::read(&self.files[0].label, self.metadata())
     }
 
-    /// Whether it has a tokenizer.
+    /// Whether the files have a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         self.metadata().contains_key("tokenizer.ggml.model")
     }
