@@ -366,6 +366,8 @@ mod tests {
             for asked in WeightFormat::MADE {
                 assert_eq!(asked.of_matrix(TensorId::Embedding, &shape, Some(source)), blocks.kept_as());
             }
+            let listed = WeightFormat::ALL.into_iter().filter(|format| *format == blocks.kept_as());
+            assert_eq!(listed.count(), 1, "{blocks:?}");
             for format in WeightFormat::ALL {
                 let result = format.check_source(source, || "x".into());
                 assert_eq!(result.is_ok(), format == blocks.kept_as(), "{format:?} of {blocks:?}");
