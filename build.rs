@@ -1,22 +1,28 @@
 //! With the feature `shaders`: compiles shaders/*.comp to shaders/spv/*.spv with the pinned glslang. With the feature
 //! `bindgen`: makes ffi/bindings.rs from ffi/drivers.h. Without them what is checked in is used, so that a build needs no
-//! shader compiler, no libclang and no kernel headers. The executable holds shaders/spv deflated, a third of its size. Where libxrt's headers and a C++ compiler are there, the bridge to
-//! it is built in; where not, it is left out, and `kiln probe` says why.
+//! shader compiler, no libclang and no kernel headers. With the feature `vulkan` the executable holds shaders/spv deflated,
+//! a third of its size. With the feature `xrt`, and libxrt's headers and a C++ compiler, the bridge to it is built in; where
+//! not, it is left out, and `kiln probe` says why.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     version::tell();
+    println!("cargo:rustc-check-cfg=cfg(kiln_xrt)");
+    #[cfg(feature = "xrt")]
     bridge::build();
     #[cfg(feature = "shaders")]
     shaders::compile_all();
+    #[cfg(feature = "vulkan")]
     spirv::deflate_all();
     #[cfg(feature = "bindgen")]
     bindings::generate();
 }
 
+#[cfg(feature = "xrt")]
 #[path = "ffi/xrt/compile.rs"]
 mod compile;
 
+#[cfg(feature = "xrt")]
 mod bridge {
     use crate::compile;
     use std::env;
@@ -27,7 +33,6 @@ mod bridge {
 
     /// Sets `kiln_xrt` and KILN_XRT_BRIDGE, the bridge's path, or KILN_XRT_LACKS, why there is none.
     pub fn build() {
-        println!("cargo:rustc-check-cfg=cfg(kiln_xrt)");
         println!("cargo:rerun-if-changed=ffi/xrt");
         println!("cargo:rerun-if-env-changed=KILN_XRT_ROOT");
         println!("cargo:rerun-if-env-changed=CXX");
@@ -64,7 +69,7 @@ mod version {
     /// Sets KILN_FEATURES, and KILN_COMMIT where it is known: as the environment says, for sources that were unpacked from an
     /// archive, else as git does. A debug build has none, since each commit would compile it anew.
     pub fn tell() {
-        let features = ["cli", "serve", "npu", "pull", "amdgpu", "testing", "shaders", "bindgen"];
+        let features = ["cli", "serve", "npu", "pull", "vulkan", "amdgpu", "testing", "shaders", "bindgen"];
         let is_on = |name: &&str| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
         let on: Vec<&str> = features.into_iter().filter(is_on).collect();
         println!("cargo:rustc-env=KILN_FEATURES={}", on.join(" "));
@@ -100,6 +105,7 @@ mod version {
     }
 }
 
+#[cfg(feature = "vulkan")]
 mod spirv {
     use std::path::Path;
     use std::{env, fs};

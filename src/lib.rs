@@ -75,6 +75,8 @@
 //! - **Tile**: how a product is divided among workgroups and lanes.
 //! - **Tuning**: measuring which tiles a device runs fastest.
 #![warn(missing_docs)]
+// Without Vulkan much of what runs on devices has no caller.
+#![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
 
 #[cfg(feature = "amdgpu")]
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
@@ -124,6 +126,7 @@ mod tests;
 pub mod text;
 #[cfg_attr(not(all(feature = "cli", feature = "serve")), allow(dead_code, unused_imports))]
 mod version;
+#[cfg(feature = "vulkan")]
 mod vulkan;
 
 pub use cancel::Cancel;

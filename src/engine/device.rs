@@ -2,6 +2,8 @@
 
 use super::{AnyExecutor, Options, PlacedModel, load_replay};
 use crate::Result;
+#[cfg(not(feature = "vulkan"))]
+use crate::error::{Setting, text};
 #[cfg(feature = "npu")]
 use crate::executor::measure::MemoryReader;
 use crate::lower::caps::Caps;
@@ -13,9 +15,9 @@ use crate::replay::measure::costs::{self, Costs, Transfer};
 #[cfg(feature = "npu")]
 use crate::replay::measure::steady::SteadyRead;
 use crate::schedule::KvType;
-use crate::vulkan::device::instance::validation_wanted;
-use crate::vulkan::memory::heaps;
-use crate::vulkan::{DeviceChoice, Gpu, Vulkan};
+#[cfg(feature = "vulkan")]
+use crate::vulkan::{DeviceChoice, Gpu, Vulkan, device::instance::validation_wanted, memory::heaps};
+#[cfg(feature = "vulkan")]
 use std::rc::Rc;
 
 /// Where to run.
@@ -59,40 +61,70 @@ impl Device {
     /// # Errors
     /// Device: there is no such device, or it is unusable.
     pub(crate) fn open(self) -> Result<Option<OpenDevice>> {
-        let vulkan = |choice| Ok(Some(OpenDevice::Vulkan(Rc::new(Gpu::open(choice)?))));
         match self {
-            Device::Auto | Device::Vulkan(None) => vulkan(DeviceChoice::Best),
-            Device::Vulkan(Some(n)) => vulkan(DeviceChoice::Index(n)),
+            Device::Auto | Device::Vulkan(None) => open_vulkan(None),
+            Device::Vulkan(index) => open_vulkan(index),
             Device::Cpu | Device::Reference => Ok(None),
         }
     }
 }
 
+/// Opens the Vulkan device with this index, or the best.
+///
+/// # Errors
+/// As [`Device::open`].
+#[cfg(feature = "vulkan")]
+fn open_vulkan(index: Option<usize>) -> Result<Option<OpenDevice>> {
+    let choice = index.map_or(DeviceChoice::Best, DeviceChoice::Index);
+    Ok(Some(OpenDevice::Vulkan(Rc::new(Gpu::open(choice)?))))
+}
+
+/// A build without Vulkan opens none of its devices.
+///
+/// # Errors
+/// Device: always.
+#[cfg(not(feature = "vulkan"))]
+fn open_vulkan(_: Option<usize>) -> Result<Option<OpenDevice>> {
+    let others = if cfg!(feature = "amdgpu") { " amdgpu or cpu" } else { " cpu" };
+    Err(crate::Error::device("this build has no Vulkan", text!("use ", Setting::Device, others)))
+}
+
+/// Whether Vulkan's validation layer is asked for, which works on a Vulkan device alone.
+#[cfg(not(feature = "vulkan"))]
+fn validation_wanted() -> bool {
+    false
+}
+
 /// An open device, by its driver. Each measurement has a queue and memory of its own beside a loaded model's.
 pub(crate) enum OpenDevice {
     /// By Vulkan.
+    #[cfg(feature = "vulkan")]
     Vulkan(Rc<Gpu>),
 }
 
+#[cfg_attr(not(feature = "vulkan"), allow(unreachable_code, unused_variables))]
 impl OpenDevice {
     /// Its capabilities.
     pub fn caps(&self) -> &Caps {
-        match self {
-            OpenDevice::Vulkan(gpu) => &gpu.caps,
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => &gpu.caps,
         }
     }
 
     /// Its memory, as much as is free now.
     pub fn memory(&self) -> DeviceMemory {
-        match self {
-            OpenDevice::Vulkan(gpu) => heaps::describe(gpu),
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => heaps::describe(gpu),
         }
     }
 
     /// Whether it did not finish within a deadline.
     pub fn is_hung(&self) -> bool {
-        match self {
-            OpenDevice::Vulkan(gpu) => gpu.hung.get(),
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => gpu.hung.get(),
         }
     }
 
@@ -101,8 +133,9 @@ impl OpenDevice {
     /// # Errors
     /// As [`super::load`].
     pub(super) fn load(&self, model: PlacedModel<'_>) -> Result<Box<dyn AnyExecutor>> {
-        match self {
-            OpenDevice::Vulkan(gpu) => load_replay(Vulkan::new(gpu)?, model),
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => load_replay(Vulkan::new(gpu)?, model),
         }
     }
 
@@ -112,8 +145,9 @@ impl OpenDevice {
     /// Device: there is not enough memory, or the driver fails.
     pub fn read_rate(&self, most: u64) -> Result<(f64, u64)> {
         let (heap, bytes) = self.memory().measured(most);
-        let rate = match self {
-            OpenDevice::Vulkan(gpu) => ceiling::measure_alone(Vulkan::new(gpu)?, bytes, heap),
+        let rate: Result<f64> = match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => ceiling::measure_alone(Vulkan::new(gpu)?, bytes, heap),
         };
         Ok((rate?, bytes))
     }
@@ -124,8 +158,9 @@ impl OpenDevice {
     /// As [`OpenDevice::read_rate`].
     pub fn matrix_rate(&self) -> Result<Option<f64>> {
         let (heap, _) = self.memory().measured(0);
-        match self {
-            OpenDevice::Vulkan(gpu) => ceiling::measure_matrix_rate(Vulkan::new(gpu)?, heap),
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => ceiling::measure_matrix_rate(Vulkan::new(gpu)?, heap),
         }
     }
 
@@ -135,8 +170,9 @@ impl OpenDevice {
     /// As [`OpenDevice::read_rate`].
     pub fn costs(&self) -> Result<Costs> {
         let (heap, _) = self.memory().measured(0);
-        match self {
-            OpenDevice::Vulkan(gpu) => costs::measure(Vulkan::new(gpu)?, heap),
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => costs::measure(Vulkan::new(gpu)?, heap),
         }
     }
 
@@ -146,8 +182,11 @@ impl OpenDevice {
     /// As [`OpenDevice::read_rate`].
     pub fn transfer(&self, most: u64) -> Result<Transfer> {
         let (heap, bytes) = self.memory().measured(most);
-        match self {
-            OpenDevice::Vulkan(gpu) => costs::measure_transfer(Vulkan::new(gpu)?, heap, heaps::host_heap(gpu)?, bytes),
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => {
+                costs::measure_transfer(Vulkan::new(gpu)?, heap, heaps::host_heap(gpu)?, bytes)
+            }
         }
     }
 
@@ -158,8 +197,9 @@ impl OpenDevice {
     #[cfg(feature = "npu")]
     pub fn reader(&self, most: u64) -> Result<Box<dyn MemoryReader>> {
         let (heap, bytes) = self.memory().measured(most);
-        Ok(match self {
-            OpenDevice::Vulkan(gpu) => Box::new(SteadyRead::new(Vulkan::new(gpu)?, bytes, heap)?),
+        Ok(match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => Box::new(SteadyRead::new(Vulkan::new(gpu)?, bytes, heap)?),
         })
     }
 }
@@ -189,8 +229,9 @@ impl Opened {
 
     /// Whether uploads go through staging; `None` on the CPU.
     pub fn staged(&self) -> Option<bool> {
-        self.device.as_ref().map(|device| match device {
-            OpenDevice::Vulkan(gpu) => heaps::needs_staging(gpu),
+        self.device.as_ref().map(|device| match *device {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => heaps::needs_staging(gpu),
         })
     }
 

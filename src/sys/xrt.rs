@@ -4,6 +4,7 @@
 //! through. It is compiled if libxrt's headers are present, and embedded in the executable. It is loaded together with
 //! libxrt on first use, so the executable needs neither libxrt nor C++ to start.
 
+#[cfg(feature = "xrt")]
 mod load;
 
 use super::bindings as b;
@@ -13,21 +14,24 @@ use crate::{Error, Result};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+#[cfg(feature = "xrt")]
 use std::path::{Path, PathBuf};
 use std::ptr::{NonNull, null_mut};
+#[cfg(feature = "xrt")]
 use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The file name of libxrt. The bridge, a shim in C++, is linked to it.
 pub const NAME: &str = "libxrt_coreutil.so.2";
 /// Further folders to search, since AMD's packages do not register theirs with the loader.
+#[cfg(feature = "xrt")]
 const FOLDERS: [&str; 2] = ["/opt/xilinx/xrt/lib", "/opt/xilinx/xrt/lib64"];
 
 /// The bridge, or why this build has none.
 #[cfg(kiln_xrt)]
 const BRIDGE: std::result::Result<&[u8], &str> = Ok(include_bytes!(env!("KILN_XRT_BRIDGE")));
 /// The bridge, or why this build has none.
-#[cfg(not(kiln_xrt))]
+#[cfg(all(feature = "xrt", not(kiln_xrt)))]
 const BRIDGE: std::result::Result<&[u8], &str> = Err(env!("KILN_XRT_LACKS"));
 
 /// Why libxrt cannot be used.
@@ -48,7 +52,9 @@ impl Missing {
     /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Missing::NotBuilt(_) => "build Kiln where libxrt-dev, uuid-dev and g++ are installed",
+            Missing::NotBuilt(_) => {
+                "build Kiln with its feature `xrt`, where libxrt-dev, uuid-dev and g++ are installed"
+            }
             Missing::NotInstalled => {
                 "install libxrt2 and libxrt-npu2 (from Debian 13's backports), or AMD's own package"
             }
@@ -115,6 +121,7 @@ impl Library {
     ///
     /// # Errors
     /// The reason why libxrt cannot be used; the same at each call.
+    #[cfg(feature = "xrt")]
     pub fn load() -> std::result::Result<&'static Library, Missing> {
         static LOADED: OnceLock<std::result::Result<Library, Missing>> = OnceLock::new();
         let loaded = LOADED.get_or_init(|| {
@@ -126,6 +133,15 @@ impl Library {
         loaded.as_ref().map_err(Missing::clone)
     }
 
+    /// No library: nothing is opened at run time.
+    ///
+    /// # Errors
+    /// Always: this build has no bridge.
+    #[cfg(not(feature = "xrt"))]
+    pub fn load() -> std::result::Result<&'static Library, Missing> {
+        Err(Missing::NotBuilt("its feature `xrt` is off".into()))
+    }
+
     /// Loads the first of `candidates` that exists, then `bridge`, the bytes of a shared object that is linked to it. A
     /// candidate is a path, or a name that the loader finds.
     ///
@@ -134,6 +150,7 @@ impl Library {
     ///
     /// # Safety
     /// If `bridge` exports `KILN_XRT_FACE`, it is compiled from ffi/xrt/kiln_xrt.cpp.
+    #[cfg(feature = "xrt")]
     pub unsafe fn of(bridge: &[u8], candidates: &[PathBuf]) -> std::result::Result<Library, Missing> {
         // Never unloaded, even if a later step fails: the effects of its initialisers cannot be undone.
         std::mem::forget(load::open_first(candidates)?);

@@ -8,7 +8,7 @@ mod model;
 mod npu;
 #[cfg(feature = "npu")]
 mod reads;
-#[cfg(feature = "npu")]
+#[cfg(all(feature = "npu", feature = "vulkan"))]
 mod round_trip;
 mod share;
 mod system;

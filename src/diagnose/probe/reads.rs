@@ -1,6 +1,8 @@
 //! Read rates of the NPU: by number of channels, and beside the GPU; and the cost of a round trip between the two.
 
-use super::{Checks, Verdict, measure, round_trip};
+#[cfg(feature = "vulkan")]
+use super::round_trip;
+use super::{Checks, Verdict, measure};
 use crate::engine::device::OpenDevice;
 use crate::executor::measure::MemoryReader;
 use crate::npu::LoadedProgram;
@@ -58,7 +60,10 @@ fn check_beside(checks: &mut Checks, npu: NpuReader<'_>, alone: f64, gpu: Option
     match gpu {
         Ok(gpu) => {
             if let Some(npu) = check_together(checks, npu, gpu, alone, now) {
+                #[cfg(feature = "vulkan")]
                 round_trip::check(checks, npu.into_program(), gpu, now);
+                #[cfg(not(feature = "vulkan"))]
+                drop(npu);
             }
         }
         Err(missing) => ["together", "round-trip"].into_iter().for_each(|name| checks.skip(name, missing)),

@@ -1,21 +1,18 @@
 //! Memory shared between drivers. Dma-bufs are actually made, exported and imported, and their bytes are compared from
 //! both sides, because an extension's name alone does not prove zero-copy.
 
+#[cfg(feature = "vulkan")]
+mod vulkan;
+
 use super::{Checks, Verdict};
 use crate::engine::device::OpenDevice;
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
-use crate::replay::device_queue::DeviceQueue;
-use crate::replay::driver::{HostAccess, Memory, MemoryCopy};
+use crate::sys;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
-use crate::vulkan::memory::heaps;
-use crate::vulkan::memory::{Backing, Buffer};
-use crate::vulkan::{Gpu, Vulkan};
-use crate::{Error, Result, sys};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
-use std::rc::Rc;
 
 /// Bytes of each buffer that is shared on trial.
 const BYTES: u64 = 64 << 10;
@@ -34,8 +31,8 @@ fn holds(bytes: &[u8], seed: u8) -> bool {
 }
 
 /// Checks which drivers make dma-bufs, and which import them. GPUs in `asleep` are not woken.
+#[cfg_attr(not(feature = "vulkan"), allow(unused_variables))]
 pub(super) fn check(checks: &mut Checks, files: &Files, device: Option<&OpenDevice>, asleep: &[String]) {
-    let gpu = device.map(|OpenDevice::Vulkan(gpu)| gpu);
     checks.group("share");
     let memfd = from_udmabuf(files);
     let remedy = "modprobe udmabuf, and give this user /dev/udmabuf (group kvm on Debian)";
@@ -43,13 +40,11 @@ pub(super) fn check(checks: &mut Checks, files: &Files, device: Option<&OpenDevi
     let heap = from_heap(files);
     let remedy = "use a kernel with CONFIG_DMABUF_HEAPS_SYSTEM, and give this user /dev/dma_heap/system";
     report_source(checks, "heap", &heap, remedy);
-    if let Some(gpu) = gpu {
-        check_export(checks, gpu);
-        check_import(checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
-    }
+    #[cfg(feature = "vulkan")]
+    vulkan::check(checks, device, [("udmabuf", memfd), ("heap", heap)]);
     let is_asked = |node: &DeviceNode| node.is_amdgpu() && !asleep.contains(&node.name);
     for (i, node) in DeviceNode::gpus(files).iter().enumerate().filter(|(_, node)| is_asked(node)) {
-        check_amdgpu(checks, &format!("gpu{i}"), files, node, gpu);
+        check_amdgpu(checks, &format!("gpu{i}"), files, node, device);
     }
     for (i, node) in DeviceNode::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {
         check_npu(checks, &format!("npu{i}"), files, node);
@@ -110,84 +105,18 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::DriverResult<DmaBu
     }
 }
 
-/// Whether the GPU and a mapping of the same memory see each other's writes.
-fn same_bytes(gpu: &Rc<Gpu>, backing: Backing) -> Result<bool> {
-    let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
-    let heap = heaps::host_heap(gpu)?;
-    let mut bounce = Buffer::new(gpu, BYTES, heap, HostAccess::Host)?;
-    let shared = &Buffer::backed(gpu, BYTES, heap, HostAccess::Host, backing)?;
-    let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
-    let mut view = own.map()?;
-    // Written by the GPU, read by the mapping.
-    let mut bytes = vec![0; BYTES as usize];
-    fill(&mut bytes, 4);
-    bounce.copy_from(&bytes)?;
-    shared.to_device()?;
-    queue.copy([MemoryCopy::new(&bounce, shared, BYTES)])?;
-    shared.to_host()?;
-    let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
-    // Written by the mapping, read by the GPU.
-    touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
-    shared.to_device()?;
-    queue.copy([MemoryCopy::new(shared, &bounce, BYTES)])?;
-    shared.to_host()?;
-    bounce.copy_to(&mut bytes)?;
-    Ok(there && holds(&bytes, 5))
-}
-
-fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<bool>) {
-    match answer {
-        Ok(true) => checks.ok(name, format!("{what}: the same bytes on both sides, both ways")),
-        Ok(false) => checks.fail(name, format!("{what}: each side has bytes of its own"), "update the Vulkan driver"),
-        Err(e) => checks.fault(name, Verdict::Fail, &e),
-    }
-}
-
-fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
-    if !gpu.features.sharing.exports {
-        return checks.unseen(
-            "export",
-            "this Vulkan driver exports no dma-buf: the arena is an ordinary allocation",
-            "on AMD any recent Mesa does; lavapipe needs Mesa 25.0 and /dev/udmabuf",
-        );
-    }
-    report_exchange(checks, "export", "exported from Vulkan", same_bytes(gpu, Backing::Exported));
-}
-
-fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&'static str, sys::DriverResult<DmaBuf>); 2]) {
-    if !gpu.features.sharing.imports {
-        return checks.unseen(
-            "import",
-            "this Vulkan driver imports no dma-buf: the NPU's memory is copied",
-            "on AMD any recent Mesa does; lavapipe needs Mesa 25.0",
-        );
-    }
-    let made = |(name, source): (&'static str, sys::DriverResult<DmaBuf>)| Some((name, source.ok()?));
-    let mut made: Vec<(&str, DmaBuf)> = sources.into_iter().filter_map(made).collect();
-    // Mesa's CPU driver imports a memfd as if it were a dma-buf.
-    if made.is_empty() && gpu.caps.is_cpu() {
-        made.extend(sealed_memfd(BYTES).and_then(DmaBuf::from_fd).ok().map(|made| ("memfd", made)));
-    }
-    if made.is_empty() {
-        checks.unseen("import", "nothing here makes a dma-buf to import", "modprobe udmabuf");
-    }
-    for (name, made) in made {
-        let answer = same_bytes(gpu, Backing::Imported(made));
-        report_exchange(checks, &format!("import.{name}"), "imported into Vulkan", answer);
-    }
-}
-
-/// Exports amdgpu's own memory and imports it into Vulkan. A GTT-only arena needs this.
-fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode, gpu: Option<&Rc<Gpu>>) {
+/// Exports amdgpu's own memory, and imports it into Vulkan where that takes it.
+#[cfg_attr(not(feature = "vulkan"), allow(unused_variables))]
+fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode, device: Option<&OpenDevice>) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
-    match (made, gpu.filter(|g| g.features.sharing.imports)) {
-        (Ok(made), Some(gpu)) => {
-            report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", same_bytes(gpu, Backing::Imported(made)))
-        }
-        (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
-        (Err(e), _) => checks.fault(name, Verdict::Fail, &e),
+    let Some(made) = checks.got(name, Verdict::Fail, made) else { return };
+    #[cfg(feature = "vulkan")]
+    if let Some(gpu) = vulkan::importer(device) {
+        return vulkan::check_gtt(checks, name, gpu, made);
     }
+    drop(made);
+    checks.ok(name, "GTT memory of amdgpu, exported");
 }
 
 /// Exports a buffer of the NPU, and imports another driver's into the NPU.

@@ -1,11 +1,13 @@
 //! Checks of Vulkan: the devices listed by the loader, and which of them can run Kiln.
 
 use super::{Checks, Verdict, wake_it};
+#[cfg(feature = "vulkan")]
 use crate::display::{bytes, counted};
 use crate::engine::Device;
 use crate::engine::device::OpenDevice;
 use crate::error::{Setting, text};
 use crate::lower::caps::DeviceKind;
+#[cfg(feature = "vulkan")]
 use crate::vulkan::device::survey::{self, Listed};
 
 /// The devices that the checks of Vulkan have found.
@@ -30,17 +32,8 @@ pub(super) fn leave_unasked(checks: &mut Checks, asleep: &[String]) -> VulkanDev
 
 /// Checks every Vulkan device. Opens the one that Kiln would run on, if requested.
 pub(super) fn check(checks: &mut Checks, device: Device) -> VulkanDevices {
-    let devices = checks.group("vulkan").got("loader", Verdict::Fail, survey::list()).unwrap_or_default();
-    if !devices.is_empty() {
-        checks.ok("loader", counted(devices.len(), "device"));
-    }
-    for (i, listed) in devices.iter().enumerate() {
-        check_device(checks.group(format!("vulkan{i}")), listed);
-    }
+    let (fit, hardware) = check_devices(checks.group("vulkan"));
     checks.group("vulkan");
-    let hardware = devices.iter().any(|d| d.kind != DeviceKind::Cpu);
-    let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
-    let fit: Vec<(usize, String)> = fit.collect();
     if device.is_host() {
         checks.skip("open", text!("not asked for", Setting::Cpu.aside()));
         let device = fit.first().map(|(_, name)| name.clone());
@@ -49,6 +42,27 @@ pub(super) fn check(checks: &mut Checks, device: Device) -> VulkanDevices {
     let opened = open(checks, device);
     let device = opened.as_ref().map(|gpu| gpu.caps().name.clone());
     VulkanDevices { opened, device, fit, hardware }
+}
+
+/// Checks every device that the loader lists. Returns those that can run Kiln, and whether any is hardware.
+#[cfg(feature = "vulkan")]
+fn check_devices(checks: &mut Checks) -> (Vec<(usize, String)>, bool) {
+    let devices = checks.got("loader", Verdict::Fail, survey::list()).unwrap_or_default();
+    if !devices.is_empty() {
+        checks.ok("loader", counted(devices.len(), "device"));
+    }
+    for (i, listed) in devices.iter().enumerate() {
+        check_device(checks.group(format!("vulkan{i}")), listed);
+    }
+    let hardware = devices.iter().any(|d| d.kind != DeviceKind::Cpu);
+    let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
+    (fit.collect(), hardware)
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn check_devices(checks: &mut Checks) -> (Vec<(usize, String)>, bool) {
+    checks.skip("loader", "this build has no Vulkan");
+    (Vec::new(), false)
 }
 
 fn open(checks: &mut Checks, device: Device) -> Option<OpenDevice> {
@@ -65,6 +79,7 @@ fn open(checks: &mut Checks, device: Device) -> Option<OpenDevice> {
     Some(opened)
 }
 
+#[cfg(feature = "vulkan")]
 fn check_device(checks: &mut Checks, d: &Listed) {
     let [major, minor, patch] = d.api;
     let evidence = format!("{}, {}, Vulkan {major}.{minor}.{patch}", d.name, d.driver);

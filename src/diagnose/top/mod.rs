@@ -2,6 +2,7 @@
 //! that cannot be read is `None`. If a device goes away, that is reported and sampling continues.
 
 pub mod clients;
+#[cfg_attr(not(feature = "vulkan"), path = "no_nvidia.rs")]
 pub(super) mod nvidia;
 pub mod recording;
 // The tests check the terminal's view of samples, too.

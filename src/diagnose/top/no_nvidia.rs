@@ -1,0 +1,24 @@
+//! A build without Vulkan runs nothing on a GPU of NVIDIA's driver, and leaves its library alone.
+
+use super::GpuSample;
+use crate::machine::files::Files;
+
+/// No library.
+#[derive(Default)]
+pub(in crate::diagnose) struct NoLibrary;
+pub(in crate::diagnose) use NoLibrary as NvmlLibrary;
+
+impl NoLibrary {
+    /// Leaves the sample as it is: its fault says where the values are shown.
+    pub(super) fn complete(&self, _: &Files, _: &str, _: &mut GpuSample) {}
+
+    /// Not known.
+    pub(in crate::diagnose) fn energy(&self, _: &Files, _: &str) -> Option<f64> {
+        None
+    }
+
+    /// Not known.
+    pub(in crate::diagnose) fn power(&self, _: &Files, _: &str) -> Option<f64> {
+        None
+    }
+}
