@@ -69,7 +69,7 @@ mod version {
     /// Sets KILN_FEATURES, and KILN_COMMIT where it is known: as the environment says, for sources that were unpacked from an
     /// archive, else as git does. A debug build has none, since each commit would compile it anew.
     pub fn tell() {
-        let features = ["cli", "serve", "npu", "pull", "vulkan", "amdgpu", "testing", "shaders", "bindgen"];
+        let features = ["cli", "init", "serve", "npu", "pull", "vulkan", "amdgpu", "testing", "shaders", "bindgen"];
         let is_on = |name: &&str| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
         let on: Vec<&str> = features.into_iter().filter(is_on).collect();
         println!("cargo:rustc-env=KILN_FEATURES={}", on.join(" "));

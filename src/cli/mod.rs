@@ -9,6 +9,8 @@ pub mod compare;
 pub mod completions;
 pub mod drafts;
 pub mod face;
+#[cfg(feature = "init")]
+mod init;
 pub mod list;
 pub mod logits;
 pub mod model;
@@ -146,7 +148,13 @@ impl Command {
 
 /// Runs the command that the process's arguments name. Returns its exit code.
 pub fn command_line() -> ExitCode {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    crate::sys::names::use_own_services();
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(feature = "init")]
+    if init::is_first() {
+        return init::run(&arguments);
+    }
     let json = usage::wants_json(&arguments);
     panics::guard(json, || run(&arguments, json))
 }

@@ -20,6 +20,10 @@ pub mod interrupt;
 #[cfg(any(test, all(feature = "amdgpu", feature = "testing")))]
 pub(crate) mod ioctl_fake;
 pub mod memory;
+#[cfg(all(feature = "cli", target_env = "gnu", target_feature = "crt-static"))]
+pub mod names;
+#[cfg(feature = "init")]
+pub mod network;
 pub mod npu_program;
 #[cfg(feature = "cli")]
 pub mod output;

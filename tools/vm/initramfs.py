@@ -1,9 +1,9 @@
-"""Writes an initramfs of busybox, kernel modules with all that they depend on, an init script, and the job that it runs.
+"""Writes an initramfs of files, and of kernel modules with all that they depend on.
 
-usage: initramfs.py OUTPUT BUSYBOX INIT JOB MODULES_FOLDER MODULE...
+usage: initramfs.py OUTPUT MODULES_FOLDER MODULE,MODULE... NAME=FILE...
 
-The archive is cpio's "newc" form (kernel: Documentation/driver-api/early-userspace/buffer-format.rst), uncompressed.
-The modules' names lie in /modules in the order to insert them in.
+Without modules (an empty word) it has the files alone. The archive is cpio's "newc" form (kernel:
+Documentation/driver-api/early-userspace/buffer-format.rst), uncompressed. The modules' names lie in /modules in the order to insert them in, and each in /lib.
 """
 import lzma
 import pathlib
@@ -46,21 +46,19 @@ def entry(inode, name, mode, data):
     return padded(header + name) + padded(data)
 
 
-def main(output, busybox, init, job, folder, *names):
+def main(output, folder, names, *files):
     modules = {}
-    files = module_files(pathlib.Path(folder))
-    for name in names:
-        collect(files, name, modules)
-    folders = [(name, 0o40755, b"") for name in ("bin", "dev", "etc", "proc", "sys", "tmp", "root", "lib")]
-    contents = [
-        ("bin/busybox", 0o100755, pathlib.Path(busybox).read_bytes()),
-        ("init", 0o100755, pathlib.Path(init).read_bytes()),
-        ("job", 0o100644, pathlib.Path(job).read_bytes()),
-        ("modules", 0o100644, "".join(f"{name}\n" for name in modules).encode()),
-    ]
-    contents += [(f"lib/{name}.ko", 0o100644, module) for name, module in modules.items()]
+    known = module_files(pathlib.Path(folder))
+    for name in filter(None, names.split(",")):
+        collect(known, name, modules)
+    contents = [(name, pathlib.Path(path).read_bytes()) for name, path in (file.split("=", 1) for file in files)]
+    if modules:
+        contents.append(("modules", "".join(f"{name}\n" for name in modules).encode()))
+    contents += [(f"lib/{name}.ko", module) for name, module in modules.items()]
+    folders = sorted({str(parent) for name, _ in contents for parent in pathlib.PurePath(name).parents} - {"."})
+    entries = [(name, 0o40755, b"") for name in folders] + [(name, 0o100755, data) for name, data in contents]
     with open(output, "wb") as archive:
-        for inode, (name, mode, data) in enumerate(folders + contents, 1):
+        for inode, (name, mode, data) in enumerate(entries, 1):
             archive.write(entry(inode, name, mode, data))
         archive.write(entry(0, "TRAILER!!!", 0, b""))
 
