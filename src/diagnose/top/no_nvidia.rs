@@ -5,7 +5,7 @@ use crate::machine::files::Files;
 
 /// No library.
 #[derive(Default)]
-pub(in crate::diagnose) struct NoLibrary;
+pub(in crate::diagnose) struct NoLibrary {}
 pub(in crate::diagnose) use NoLibrary as NvmlLibrary;
 
 impl NoLibrary {
