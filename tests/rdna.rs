@@ -1,10 +1,10 @@
-//! RADV's code of Kiln's kernels for gfx1103 and gfx1151, executed: replay itself runs whole passes of small models on a driver
+//! RADV's code of Kiln's kernels for gfx1103, gfx1150 and gfx1151, executed: replay itself runs whole passes of small models on a driver
 //! that interprets that code (tests/gfx11/), beside the golden logits and the reference. A fault that the interpreter finds ends the
 //! test: a wait that is missing, a cache that is stale, a byte that nothing wrote, two dispatches that use one place with no
 //! edge between.
 //!
-//! The same passes run from the packets that src/amdgpu writes for a compute ring: rdna/pm4.rs reads them, strictly, and
-//! rdna/differences.rs compares them with RADV's.
+//! The same passes run through the product's own driver, src/amdgpu, on a fake render node (rdna/node.rs): rdna/pm4.rs reads
+//! the packets, strictly, and rdna/differences.rs compares them with RADV's.
 //!
 //! Each test runs in a child process on Mesa's driver, which compiles without the hardware (`tools/fetch-mesa`). What takes
 //! minutes is run by `tools/test --full`.
@@ -29,8 +29,6 @@ mod packets;
 mod pm4;
 #[path = "common/radv.rs"]
 mod radv;
-#[path = "rdna/ring.rs"]
-mod ring;
 
 use code::Compiler;
 use common::check::{
@@ -57,7 +55,6 @@ use kiln::testing::plan::{Needs, Plan};
 use kiln::testing::reference::Reference;
 use kiln::testing::replay::Replay;
 use kiln::testing::replay::driver::{Driver, MemorySource};
-use ring::{PacketDriver, Plant};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -73,7 +70,9 @@ type Shared = Rc<RefCell<Compiler>>;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Chip {
     Gfx1103,
-    /// RDNA 3.5: arithmetic of floats on scalar registers, and registers for half as many waves more.
+    /// RDNA 3.5: arithmetic of floats on scalar registers.
+    Gfx1150,
+    /// The same, with registers for half as many waves more.
     Gfx1151,
 }
 
@@ -81,14 +80,25 @@ impl Chip {
     fn name(self) -> &'static str {
         match self {
             Chip::Gfx1103 => "gfx1103",
+            Chip::Gfx1150 => "gfx1150",
             Chip::Gfx1151 => "gfx1151",
+        }
+    }
+
+    /// The chip as the product knows it.
+    fn code(self) -> kiln::testing::amdgpu::code::Chip {
+        use kiln::testing::amdgpu::code::Chip as Code;
+        match self {
+            Chip::Gfx1103 => Code::Gfx1103,
+            Chip::Gfx1150 => Code::Gfx1150,
+            Chip::Gfx1151 => Code::Gfx1151,
         }
     }
 
     /// Shader engines.
     fn engines(self) -> u32 {
         match self {
-            Chip::Gfx1103 => 1,
+            Chip::Gfx1103 | Chip::Gfx1150 => 1,
             Chip::Gfx1151 => 2,
         }
     }
@@ -97,6 +107,7 @@ impl Chip {
     fn device(self) -> &'static str {
         match self {
             Chip::Gfx1103 => "PHOENIX",
+            Chip::Gfx1150 => "GFX1150",
             Chip::Gfx1151 => "GFX1151",
         }
     }
@@ -104,6 +115,7 @@ impl Chip {
     fn config(self, seed: u64) -> Config {
         match self {
             Chip::Gfx1103 => Config::gfx1103(seed),
+            Chip::Gfx1150 => Config::gfx1150(seed),
             Chip::Gfx1151 => Config::gfx1151(seed),
         }
     }
@@ -140,6 +152,8 @@ struct Setup {
     /// Relayed dispatches start behind each other, as they do on AMD.
     behind: bool,
     seed: u64,
+    /// The arena's memory.
+    arena: MemorySource,
 }
 
 /// The interpreter's memory.
@@ -162,6 +176,7 @@ const INT8: Setup = Setup {
     relay: false,
     behind: false,
     seed: 1,
+    arena: MemorySource::Ordinary,
 };
 
 impl Setup {
@@ -178,9 +193,9 @@ impl Setup {
         (self.load_on(driver, &memory(), checkpoint), watch)
     }
 
-    /// A driver that sends packets to the interpreter's ring.
-    fn packet_driver(&self, compiler: &Shared, plant: Option<Plant>) -> PacketDriver {
-        PacketDriver::new(Interpreter::new(compiler, self.seed, self.relay, self.behind), plant)
+    /// With room for the rows of many sequences.
+    fn of_rows(self) -> Setup {
+        Setup { chunk: 64, sequences: 32, head_rows: 32, ..self }
     }
 
     /// Loads a model onto a driver with memory.
@@ -205,7 +220,7 @@ impl Setup {
             tile: self.tile,
             relay: Some(self.relay),
             tune: Some(Tune::Off),
-            arena: MemorySource::Ordinary,
+            arena: self.arena,
             ..ReplayOptions::default()
         };
         Replay::load(None, driver, checkpoint, schedule, &plan, options, &Progress::default())
@@ -220,11 +235,11 @@ impl Setup {
 
     /// Runs a prompt of a golden case, and the tokens that follow it.
     fn check(&self, compiler: &Shared, name: &'static str, prompt: &str) {
-        let (replay, watch) = self.load(compiler, &Checkpoint::open(&golden_dir(name)).unwrap());
-        self.check_on(replay, &watch, name, prompt);
+        let (mut replay, watch) = self.load(compiler, &Checkpoint::open(&golden_dir(name)).unwrap());
+        self.check_on(&mut replay, &watch, name, prompt);
     }
 
-    fn check_on<D: Driver>(&self, mut replay: Replay<D>, watch: &Watch, name: &'static str, prompt: &str) {
+    fn check_on<D: Driver>(&self, replay: &mut Replay<D>, watch: &Watch, name: &'static str, prompt: &str) {
         let (case, start) = (Case::open(name), Instant::now());
         let is_exact = self.arithmetic == F32 && self.kv == KvType::F32;
         let tolerance = match (is_exact, name) {
@@ -236,7 +251,7 @@ impl Setup {
             (true, _) => F32_SHALLOW,
             (false, _) => F16_SHALLOW,
         };
-        check_prompt(&case, &mut replay, case.prompt(prompt), self.weights, tolerance, &format!("{self:?}"));
+        check_prompt(&case, replay, case.prompt(prompt), self.weights, tolerance, &format!("{self:?}"));
         println!("{} instructions, {:.1} s", watch.steps.get(), start.elapsed().as_secs_f64());
     }
 }
@@ -295,14 +310,19 @@ fn check_gemma4(compiler: &Shared) {
     ] {
         setup.check(compiler, name, prompt);
     }
-    let drafter = Checkpoint::open(&golden("drafter4")).unwrap();
-    let model = Checkpoint::open(&golden("tiny4")).unwrap().with_drafter(drafter).unwrap();
+    let model = with_drafter();
     for (setup, tolerance) in
         [(INT8, 0.03), (Setup { arithmetic: F32, kv: KvType::F32, weights: WeightFormat::Bf16, ..INT8 }, 1e-4)]
     {
         let setup = Setup { sequences: 6, ..setup };
         check_drafts(&mut setup.load(compiler, &model).0, setup.weights, tolerance, &format!("{setup:?}"));
     }
+}
+
+/// Gemma 4's model with its drafter.
+fn with_drafter() -> Checkpoint {
+    let drafter = Checkpoint::open(&golden("drafter4")).unwrap();
+    Checkpoint::open(&golden("tiny4")).unwrap().with_drafter(drafter).unwrap()
 }
 
 /// A mixture of experts: expert rows in the pass's order, and by expert, with few rows of an expert and with many.
@@ -409,8 +429,12 @@ fn check_rows(compiler: &Shared, name: &str, setup: Setup) {
 
 /// The same of a model.
 fn check_rows_of(compiler: &Shared, checkpoint: &Checkpoint, setup: Setup) {
-    let setup = Setup { chunk: 64, sequences: 32, head_rows: 32, ..setup };
-    let (mut replay, _) = setup.load(compiler, checkpoint);
+    let setup = setup.of_rows();
+    check_rows_on(&mut setup.load(compiler, checkpoint).0, checkpoint, setup);
+}
+
+/// The same on a driver.
+fn check_rows_on<D: Driver>(replay: &mut Replay<D>, checkpoint: &Checkpoint, setup: Setup) {
     let mut reference = setup.reference(checkpoint);
     let token = |s: usize, p: usize| ((2 + 31 * s + 7 * p * p) % 257) as u32;
     let row = |s: usize, p: usize| Row { token: token(s, p), position: p as u32, sequence: s as u32 };
@@ -545,12 +569,17 @@ fn relayed_passes_of_every_arithmetic_have_the_golden_logits() {
 fn passes_submitted_ahead_choose_what_others_do() {
     on_radv("passes_submitted_ahead_choose_what_others_do", |compiler| {
         let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
-        let setup = Setup { sequences: 4, chunk: 8, ..INT8 };
-        let run = |is_ahead: bool| {
-            let (mut replay, watch) = setup.load(compiler, &checkpoint);
+        check_ahead::<Interpreter>(|setup, check| check(&mut setup.load(compiler, &checkpoint).0));
+    });
+}
+
+/// Compares passes that start ahead with others. `with` loads a model, and calls with it.
+fn check_ahead<D: Driver>(with: impl Fn(Setup, &mut dyn FnMut(&mut Replay<D>))) {
+    let run = |is_ahead: bool| {
+        let (mut tokens, mut ahead) = (Vec::new(), 0);
+        with(Setup { sequences: 4, chunk: 8, ..INT8 }, &mut |replay| {
             let mut rows: Vec<Row> = (0..4).map(|s| Row { token: 7 + 50 * s, position: 0, sequence: s }).collect();
             let head = HeadRows { first: 0, count: 4 };
-            let (mut tokens, mut ahead) = (Vec::new(), 0);
             for _ in 0..6 {
                 let ran = match is_ahead {
                     true => replay.forward_ahead(&rows, head),
@@ -562,13 +591,12 @@ fn passes_submitted_ahead_choose_what_others_do() {
                     tokens.push(row.token);
                 }
             }
-            assert!(watch.dispatches.get() > 0);
-            (tokens, ahead)
-        };
-        let ((with, ahead), (without, none)) = (run(true), run(false));
-        assert_eq!((with, none), (without, 0));
-        assert!(ahead >= 3, "{ahead} passes ran ahead");
-    });
+        });
+        (tokens, ahead)
+    };
+    let ((with, ahead), (without, none)) = (run(true), run(false));
+    assert_eq!((with, none), (without, 0));
+    assert!(ahead >= 3, "{ahead} passes ran ahead");
 }
 
 /// Three layers of deep62's shape, four times as wide, since its rows are no whole blocks of such types; with heads of so many

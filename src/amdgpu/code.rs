@@ -69,12 +69,18 @@ impl Chip {
     }
 }
 
-/// One kernel's machine code, and the register words that it runs with. Its workgroup is [`Kernel::workgroup`] threads in
-/// waves of 32; it has no scratch memory.
+/// One kernel's machine code. Its workgroup is [`Kernel::workgroup`] threads in waves of 32; it has no scratch memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelCode {
     /// The code. The fetcher reads up to 192 bytes behind it, which must be mapped.
-    pub code: Vec<u32>,
+    pub words: Vec<u32>,
+    /// The registers that it runs with.
+    pub registers: KernelRegisters,
+}
+
+/// The register words that a kernel runs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelRegisters {
     /// COMPUTE_PGM_RSRC1.
     pub rsrc1: u32,
     /// COMPUTE_PGM_RSRC2.
@@ -212,7 +218,8 @@ fn code(header: &[u32], words: &mut Words<'_>) -> std::result::Result<KernelCode
         inline_words: u64::from(low) | u64::from(high) << 32,
         groups: sgpr(groups),
     };
-    Ok(KernelCode { code: words.take(length as usize)?.to_vec(), rsrc1, rsrc2, rsrc3, limits, lds, user })
+    let registers = KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user };
+    Ok(KernelCode { words: words.take(length as usize)?.to_vec(), registers })
 }
 
 /// A module by its name, which is next.
@@ -273,7 +280,8 @@ mod tests {
     fn a_stream_has_the_code_of_each_of_its_chips() {
         let first = CodeSet::read(Chip::Gfx1150, &stream(), 0).unwrap();
         let user = UserSgprs { pointer: Some(2), inline: Some(3), inline_words: 1 << 63 | 0b101, groups: Some(9) };
-        let want = KernelCode { code: vec![7, 8], rsrc1: 1, rsrc2: 2, rsrc3: 0, limits: 6, lds: 512, user };
+        let registers = KernelRegisters { rsrc1: 1, rsrc2: 2, rsrc3: 0, limits: 6, lds: 512, user };
+        let want = KernelCode { words: vec![7, 8], registers };
         assert_eq!(first.get(&kernel(64)), Ok(&want));
         let missing = first.get(&kernel(32)).unwrap_err().to_string();
         assert!(
@@ -281,7 +289,7 @@ mod tests {
             "{missing}"
         );
         let second = CodeSet::read(Chip::Gfx1151, &stream(), 1).unwrap();
-        assert_eq!(second.get(&kernel(64)).unwrap().code, [9]);
+        assert_eq!(second.get(&kernel(64)).unwrap().words, [9]);
         assert_eq!((second.get(&kernel(32)), second.kernels().count()), (Ok(&want), 2));
     }
 
@@ -309,7 +317,7 @@ mod tests {
         for chip in Chip::ALL {
             let set = CodeSet::of(chip).unwrap();
             assert!(set.kernels().count() > 1000, "{}", chip.name());
-            assert!(set.codes.iter().all(|code| code.code.last() == Some(&S_ENDPGM)));
+            assert!(set.codes.iter().all(|code| code.words.last() == Some(&S_ENDPGM)));
         }
         let stream = Chip::Gfx1103.stream().0;
         for at in [0, 9, 30, stream.len() / 2, stream.len() - 1] {

@@ -1,6 +1,6 @@
 //! The driver: lists are packets that are written once, and each submit names those that it runs.
 
-use super::code::KernelCode;
+use super::code::{KernelCode, KernelRegisters};
 use super::copy;
 use super::device::{GTT_HEAP, RenderDevice};
 use super::memory::GpuBuffer;
@@ -44,28 +44,28 @@ pub struct Amdgpu {
 /// A kernel's code in the GPU's memory.
 struct PlacedCode {
     address: u64,
-    /// The kernel's registers, without a copy of the code.
-    code: KernelCode,
+    registers: KernelRegisters,
 }
 
 /// Packets in the GPU's memory, and the push blocks that they name.
 struct BakedList {
     packets: IndirectBuffer,
     _memory: GpuBuffer,
+    _blocks: Option<GpuBuffer>,
 }
 
 impl BakedList {
-    /// A list of packets, after push blocks that begin at the start of `memory`.
-    fn new(mut memory: GpuBuffer, blocks: &[u32], mut packets: Packets) -> Result<BakedList> {
+    fn new(device: &Rc<RenderDevice>, mut packets: Packets, blocks: Option<GpuBuffer>) -> Result<BakedList> {
         packets.pad();
         let bytes = 4 * packets.words.len() as u64;
         if bytes > MOST_BUFFER_BYTES {
             let cause = format!("a list has {} of packets, which are too many", display::bytes(bytes));
             return Err(Error::device(cause, "report this"));
         }
-        memory.copy_from(bytemuck::cast_slice(&[blocks, &packets.words].concat()))?;
-        let address = memory.address() + 4 * blocks.len() as u64;
-        Ok(BakedList { packets: IndirectBuffer { address, bytes: bytes as u32 }, _memory: memory })
+        let mut memory = GpuBuffer::code(device, bytes)?;
+        memory.copy_from(bytemuck::cast_slice(&packets.words))?;
+        let packets = IndirectBuffer { address: memory.address(), bytes: bytes as u32 };
+        Ok(BakedList { packets, _memory: memory, _blocks: blocks })
     }
 }
 
@@ -77,11 +77,9 @@ impl Amdgpu {
     pub fn new(device: &Rc<RenderDevice>, source: CodeSource) -> Result<Amdgpu> {
         let mut packets = Packets::default();
         packets.preamble(device.compute.engines);
-        packets.pad();
-        let memory = GpuBuffer::code(device, 4 * packets.words.len() as u64)?;
         Ok(Amdgpu {
             queue: Queue::new(device)?,
-            preamble: BakedList::new(memory, &[], packets)?,
+            preamble: BakedList::new(device, packets, None)?,
             device: device.clone(),
             source,
             kernels: HashMap::new(),
@@ -123,17 +121,6 @@ fn packets_of<'a>(commands: &[DeviceCommand<'a, Amdgpu>]) -> Vec<Packet<'a>> {
     all
 }
 
-impl Packet<'_> {
-    /// Words that it takes at most, and those of its push block.
-    fn most_words(&self) -> (usize, usize) {
-        match self {
-            Packet::Edge(_) => (10, 0),
-            Packet::Run { .. } => (48, PUSH_BYTES / 4),
-            Packet::Stamp(..) => (8, 0),
-        }
-    }
-}
-
 impl Driver for Amdgpu {
     type Memory = GpuBuffer;
     type Baked = usize;
@@ -165,11 +152,11 @@ impl Driver for Amdgpu {
         let mut bytes: Vec<u8> = Vec::new();
         let mut places = Vec::new();
         for kernel in new {
-            let mut code = (self.source)(&kernel)?;
+            let KernelCode { words, registers } = (self.source)(&kernel)?;
             bytes.resize(bytes.len().next_multiple_of(CODE_ALIGNMENT), 0);
             let address = bytes.len() as u64;
-            bytes.extend_from_slice(bytemuck::cast_slice(&std::mem::take(&mut code.code)));
-            places.push((kernel, PlacedCode { address, code }));
+            bytes.extend_from_slice(bytemuck::cast_slice(&words));
+            places.push((kernel, PlacedCode { address, registers }));
         }
         let mut block = GpuBuffer::code(&self.device, bytes.len() as u64 + CODE_AHEAD)?;
         block.copy_from(&bytes)?;
@@ -185,13 +172,10 @@ impl Driver for Amdgpu {
             Packet::Run { kernel, .. } => Some(*kernel),
             Packet::Edge(_) | Packet::Stamp(..) => None,
         });
-        self.compile(&kernels.collect::<Vec<_>>())?;
-        // Eight words of padding.
-        let words: usize =
-            commands.iter().map(Packet::most_words).map(|(packet, push)| packet + push).sum::<usize>() + 8;
-        let memory = GpuBuffer::code(&self.device, 4 * words as u64)?;
-        let (mut packets, mut blocks) = (Packets::default(), Vec::new());
-        let mut edge = Edge::None;
+        let kernels: Vec<Kernel> = kernels.collect();
+        self.compile(&kernels)?;
+        let mut blocks = GpuBuffer::code(&self.device, (PUSH_BYTES * kernels.len()) as u64)?;
+        let (mut packets, mut pushes, mut edge) = (Packets::default(), Vec::<u8>::new(), Edge::None);
         for command in &commands {
             match command {
                 Packet::Edge(next) => {
@@ -199,18 +183,19 @@ impl Driver for Amdgpu {
                     edge = *next;
                 }
                 Packet::Run { kernel, push, groups } => {
-                    let push: &[u32] = &bytemuck::pod_collect_to_vec(push.bytes());
-                    let PlacedCode { address, code } = &self.kernels[kernel];
-                    let placed =
-                        Placed { code_at: *address, code, push, push_at: memory.address() + 4 * blocks.len() as u64 };
-                    blocks.extend_from_slice(push);
-                    blocks.resize(blocks.len().next_multiple_of(PUSH_BYTES / 4), 0);
+                    let PlacedCode { address, registers } = &self.kernels[kernel];
+                    let words: &[u32] = &bytemuck::pod_collect_to_vec(push.bytes());
+                    let push_at = blocks.address() + pushes.len() as u64;
+                    let placed = Placed { code_at: *address, registers, push: words, push_at };
+                    pushes.extend_from_slice(push.bytes());
+                    pushes.resize(pushes.len().next_multiple_of(PUSH_BYTES), 0);
                     packets.dispatch(&placed, *groups, kernel.workgroup, edge == Edge::Relayed);
                 }
                 Packet::Stamp(stamps, number) => packets.stamp(stamps.memory.address() + 8 * *number as u64),
             }
         }
-        let list = BakedList::new(memory, &blocks, packets)?;
+        blocks.copy_from(&pushes)?;
+        let list = BakedList::new(&self.device, packets, Some(blocks))?;
         let lists = self.lists.get_mut();
         let free = lists.iter().position(Option::is_none).unwrap_or(lists.len());
         lists.resize_with(lists.len().max(free + 1), || None);
@@ -344,7 +329,8 @@ mod tests {
         match kernel.workgroup {
             1024 => Err(Error::device("there is no code for it", "use another")),
             lanes => {
-                Ok(KernelCode { code: vec![lanes; 99], rsrc1: lanes, rsrc2: 0, rsrc3: 0, limits: 0, lds: 0, user })
+                let registers = KernelRegisters { rsrc1: lanes, rsrc2: 0, rsrc3: 0, limits: 0, lds: 0, user };
+                Ok(KernelCode { words: vec![lanes; 99], registers })
             }
         }
     }
@@ -389,7 +375,7 @@ mod tests {
             ran[1].iter().zip([(first, 1, [3, 2, 1]), (second, 2, [1, 1, 1]), (first, 3, [9, 1, 1])])
         {
             assert_eq!(dispatch.groups, groups);
-            let code = code_of(&kernel_of).unwrap().code;
+            let code = code_of(&kernel_of).unwrap().words;
             assert_eq!(state.space().words(dispatch.code, code.len()).unwrap(), code);
             let block = state.space().bytes(0xffff_8000 << 32 | u64::from(dispatch.user[0]), 20).unwrap();
             assert_eq!(block, &push(words).bytes()[..20]);
@@ -442,7 +428,7 @@ mod tests {
         let (one, two) = (bake(&mut driver), bake(&mut driver));
         let alive = node.alive();
         driver.free(&[one]);
-        assert_eq!(node.alive(), Alive { objects: alive.objects - 1, mappings: alive.mappings - 1, ..alive });
+        assert_eq!(node.alive(), Alive { objects: alive.objects - 2, mappings: alive.mappings - 2, ..alive });
         assert_eq!(bake(&mut driver), one);
         assert_eq!(node.alive(), alive);
         driver.free(&[one, two]);

@@ -78,6 +78,19 @@ pub enum FakeReset {
     VramLost,
 }
 
+/// What a driver could do wrong with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlantedFault {
+    /// Indirect buffers end a page past their object.
+    LongBuffers,
+    /// An object is mapped where the one before is.
+    SameAddresses,
+    /// Fences are not waited for: each is written before its submit runs, which the next one does first.
+    EarlyFence,
+    /// What the host maps of an exported object is not the memory that the GPU uses.
+    StaleExport,
+}
+
 /// The kernel's state, and what tests change of it.
 pub struct FakeKernel {
     file: Arc<OwnedFd>,
@@ -95,6 +108,8 @@ pub struct FakeKernel {
     pub requests: Vec<u8>,
     /// Whether submits wait until [`FakeNode::release`] or [`FakeNode::reset`].
     pub holds: bool,
+    /// A fault of a driver, planted in its requests.
+    pub planted: Option<PlantedFault>,
     /// Why requests were refused, and why submits hung.
     pub complaints: Vec<String>,
     space: GpuSpace,
@@ -214,6 +229,13 @@ impl GpuSpace {
         Ok((mapping.handle, start..start + size as usize, mapping.is_writable))
     }
 
+    /// Writes a submit's number at a place of an object.
+    fn write_fence(&mut self, (handle, offset): (u32, u64), number: u64) {
+        if let Some(fence) = self.objects.get_mut(&handle) {
+            fence.memory.bytes_mut()[offset as usize..][..8].copy_from_slice(&number.to_ne_bytes());
+        }
+    }
+
     fn execute_of(&self, address: u64, size: u64) -> Result<(), String> {
         self.find(address, size)?;
         let mapping = self.mappings.range(..=address).next_back();
@@ -264,6 +286,7 @@ impl FakeNode {
             fails: None,
             requests: Vec::new(),
             holds: false,
+            planted: None,
             complaints: Vec::new(),
             space: GpuSpace::default(),
             contexts: BTreeMap::new(),
@@ -531,7 +554,9 @@ impl FakeKernel {
                 let own = sealed_memfd(object.size).map_err(|e| e.errno)?;
                 let mut memory = Mapping::new("map a memfd", &own, 0, object.size).map_err(|e| e.errno)?;
                 memory.bytes_mut().copy_from_slice(object.memory.bytes());
-                object.memory = memory;
+                if self.planted != Some(PlantedFault::StaleExport) {
+                    object.memory = memory;
+                }
                 object.exported.insert(own).try_clone()
             }
         };
@@ -540,7 +565,10 @@ impl FakeKernel {
     }
 
     fn place(&mut self, va: &b::drm_amdgpu_gem_va) -> FakeAnswer<()> {
-        let (start, size, offset) = (va.va_address, va.map_size, va.offset_in_bo);
+        let (mut start, size, offset) = (va.va_address, va.map_size, va.offset_in_bo);
+        if self.planted == Some(PlantedFault::SameAddresses) && va.operation == b::AMDGPU_VA_OP_MAP {
+            start = self.space.mappings.keys().next_back().copied().unwrap_or(start);
+        }
         let end = start.checked_add(size).filter(|_| size > 0);
         let page = |n: u64| n.is_multiple_of(page_size());
         let is_inside = |half: Range<u64>| half.start <= start && end.is_some_and(|end| end <= half.end);
@@ -617,10 +645,16 @@ impl FakeKernel {
             return self.refuse(Errno::ECANCELED, "the context is dead");
         }
         let job = self.job_of(cs).or_else(|why| self.refuse(Errno::EINVAL, why))?;
+        let is_early = self.planted == Some(PlantedFault::EarlyFence);
+        if is_early {
+            self.run();
+        }
         let jobs = self.contexts.get_mut(&cs.ctx_id).map(|context| &mut context.jobs).ok_or(Errno::EINVAL)?;
+        let fence = job.fence.filter(|_| is_early);
         jobs.push(job);
         let number = jobs.len() as u64;
-        if !self.holds {
+        fence.iter().for_each(|fence| self.space.write_fence(*fence, number));
+        if !self.holds && !is_early {
             self.run();
         }
         Ok(number)
@@ -688,7 +722,8 @@ impl FakeKernel {
     }
 
     fn ib_of(&self, ib: b::drm_amdgpu_cs_chunk_ib) -> Result<(u64, u32), String> {
-        let (address, bytes) = (ib.va_start, ib.ib_bytes);
+        let more = if self.planted == Some(PlantedFault::LongBuffers) { page_size() as u32 } else { 0 };
+        let (address, bytes) = (ib.va_start, ib.ib_bytes + more);
         if ib.ip_type != b::AMDGPU_HW_IP_COMPUTE || ib.ip_instance != 0 || ib.ring >= RINGS || ib.flags != 0 {
             return Err(format!("an indirect buffer is for ring {} of {}", ib.ring, ib.ip_type));
         }
@@ -713,10 +748,7 @@ impl FakeKernel {
                     job.ended = Some(ran.map_err(|_| Errno::ETIME));
                 }
                 let is_written = matches!(job.ended, Some(Ok(()) | Err(Errno::ENODATA)));
-                let Some((handle, offset)) = job.fence.take().filter(|_| is_written) else { continue };
-                if let Some(fence) = space.objects.get_mut(&handle) {
-                    fence.memory.bytes_mut()[offset as usize..][..8].copy_from_slice(&number.to_ne_bytes());
-                }
+                job.fence.take().filter(|_| is_written).iter().for_each(|fence| space.write_fence(*fence, number));
             }
         }
     }

@@ -5,7 +5,7 @@
 //! tests/rdna/differences.rs compares them field by field and lists the differences; tests/rdna/pm4.rs runs whole
 //! passes from these words.
 
-use super::code::KernelCode;
+use super::code::KernelRegisters;
 use crate::lower::dispatch::Edge;
 
 /// Opcodes of packets of type 3.
@@ -85,8 +85,8 @@ const ALL_SEE: u32 = GLI_INV | KERNELS_SEE | OTHERS_SEE | GL2_INV;
 pub struct Placed<'a> {
     /// The code's address, a multiple of 256.
     pub code_at: u64,
-    /// The code.
-    pub code: &'a KernelCode,
+    /// Its registers.
+    pub registers: &'a KernelRegisters,
     /// The push block.
     pub push: &'a [u32],
     /// The address of the block's copy in the device's memory: the code takes the low half, and has 0xffff8000 as the
@@ -151,7 +151,7 @@ impl Packets {
 
     /// Workgroups of a kernel, of `workgroup` lanes each.
     pub fn dispatch(&mut self, kernel: &Placed, groups: [u32; 3], workgroup: u32, is_relayed: bool) {
-        let KernelCode { rsrc1, rsrc2, rsrc3, limits, .. } = *kernel.code;
+        let KernelRegisters { rsrc1, rsrc2, rsrc3, limits, ref user, .. } = *kernel.registers;
         // PGM_LO and PGM_HI: bits 8 to 39 and 40 to 47 of the address.
         self.set(PGM_LO, &[(kernel.code_at >> 8) as u32, (kernel.code_at >> 40) as u32 & 0xff]);
         self.set(PGM_RSRC1, &[rsrc1, rsrc2]);
@@ -160,9 +160,7 @@ impl Packets {
         self.set(NUM_THREAD_X, &[workgroup, 1, 1]);
         // The words follow each other from s2 on.
         let (mut data, mut count) = ([0; USER_DATA], 0);
-        for (place, (_, word)) in
-            data.iter_mut().zip(kernel.code.user.words(kernel.push, kernel.push_at as u32, &groups))
-        {
+        for (place, (_, word)) in data.iter_mut().zip(user.words(kernel.push, kernel.push_at as u32, &groups)) {
             *place = word;
             count += 1;
         }
@@ -221,17 +219,18 @@ mod tests {
     const ACQUIRE: [u32; 7] = [0xc006_5800, 0, 0xffff_ffff, 0xff_ffff, 0, 0, 10];
 
     /// RADV's rms_norm of 64 lanes for gfx1103: the push pointer and eight inline words.
-    fn rms_norm() -> KernelCode {
+    fn rms_norm() -> KernelRegisters {
         let user = UserSgprs { pointer: Some(2), inline: Some(3), inline_words: 0x303f, groups: None };
-        KernelCode { code: Vec::new(), rsrc1: 0x602c_0003, rsrc2: 0x1_0516, rsrc3: 0, limits: 0, lds: 1024, user }
+        KernelRegisters { rsrc1: 0x602c_0003, rsrc2: 0x1_0516, rsrc3: 0, limits: 0, lds: 1024, user }
     }
 
     #[test]
     fn a_dispatch_sets_what_the_list_has_not_set() {
-        let code = rms_norm();
+        let registers = rms_norm();
         let push: Vec<u32> = (0..32).map(|i| 0x100 + i).collect();
         let mut packets = Packets::default();
-        let placed = Placed { code_at: PUSH_HIGH | 0x700, code: &code, push: &push, push_at: PUSH_HIGH | 0x40004 };
+        let placed =
+            Placed { code_at: PUSH_HIGH | 0x700, registers: &registers, push: &push, push_at: PUSH_HIGH | 0x40004 };
         packets.dispatch(&placed, [7, 5, 3], 64, false);
         let whole: &[&[u32]] = &[
             &[0xc002_7600, 0x20c, 7, 0x80],
@@ -255,8 +254,8 @@ mod tests {
         // The grid is an argument of some kernels, and another kernel's code is in the same window.
         packets.words.clear();
         let user = UserSgprs { pointer: None, inline: Some(2), inline_words: 1, groups: Some(3) };
-        let other = KernelCode { user, ..code.clone() };
-        let placed = Placed { code_at: PUSH_HIGH | 0x900, code: &other, push: &push, push_at: 0 };
+        let other = KernelRegisters { user, ..registers };
+        let placed = Placed { code_at: PUSH_HIGH | 0x900, registers: &other, push: &push, push_at: 0 };
         packets.dispatch(&placed, [4, 2, 1], 64, false);
         let whole: &[&[u32]] =
             &[&[0xc001_7600, 0x20c, 9], &[0xc004_7600, 0x242, 0x100, 4, 2, 1], &[0xc003_1502, 4, 2, 1, 0xa045]];

@@ -4,7 +4,7 @@ use super::device::RenderDevice;
 use crate::error::{Setting, text};
 use crate::replay::driver::{SIGNALS, hung};
 use crate::sys::Failure;
-use crate::sys::amdgpu::context::{ContextState, IndirectBuffer, MOST_BUFFERS};
+use crate::sys::amdgpu::context::{ContextState, IndirectBuffer};
 use crate::sys::amdgpu::objects::{HostMapping, ObjectKind, allocate, map};
 use crate::sys::dma_buf::{Mapping, page_size};
 use crate::sys::drm::Gem;
@@ -69,15 +69,10 @@ impl Queue {
         }
         let mut lists = lists.peekable();
         while lists.peek().is_some() {
-            let mut buffers = [first; MOST_BUFFERS];
-            let mut count = 1;
-            for (buffer, list) in buffers[1..].iter_mut().zip(&mut lists) {
-                *buffer = list;
-                count += 1;
-            }
             let begun = Instant::now();
             let objects = self.device.shared.borrow();
-            let number = self.device.context.submit(&buffers[..count], (&self.fence, 0), &objects);
+            let number =
+                self.device.context.submit(std::iter::once(first).chain(&mut lists), (&self.fence, 0), &objects);
             let number = number.map_err(|e| self.lost(e))?;
             self.last.set(number);
             if self.open.get().is_none() {

@@ -307,7 +307,7 @@ fn the_fake_refuses_submits_as_linux_does_and_what_the_gpu_would_fault_on() {
     let large = large.unwrap();
     let mut list = ObjectList::default();
     let submit = |address, bytes, fence, list: &ObjectList| {
-        context.submit(&[IndirectBuffer { address, bytes }], fence, list).map_err(|e| e.errno)
+        context.submit([IndirectBuffer { address, bytes }], fence, list).map_err(|e| e.errno)
     };
     let refused = Err(Errno::EINVAL);
     for (address, bytes, fence) in [
@@ -323,7 +323,7 @@ fn the_fake_refuses_submits_as_linux_does_and_what_the_gpu_would_fault_on() {
     ] {
         assert_eq!(submit(address, bytes, fence, &list), refused, "{address:#x}, {bytes}, {}", fence.1);
     }
-    assert_eq!(context.submit(&[], (&fence, 0), &list).map_err(|e| e.errno), refused);
+    assert_eq!(context.submit([], (&fence, 0), &list).map_err(|e| e.errno), refused);
     // An object that is not in place for the submit.
     assert_eq!(submit(moved.address(), 32, (&fence, 0), &list), refused);
     list.add(moved.gem());

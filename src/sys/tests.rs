@@ -85,7 +85,7 @@ fn amdgpu_requests(node: &Node) -> Vec<(&'static str, super::DriverResult<()>)> 
         ("map", objects::map(node, &gem, page_size()).map(drop)),
         ("place", place().map(drop)),
         ("amdgpu context", Context::new(node).map(drop)),
-        ("submit", context.submit(&[IndirectBuffer::default()], (&gem, 0), &list).map(drop)),
+        ("submit", context.submit([IndirectBuffer::default()], (&gem, 0), &list).map(drop)),
         ("wait for a submit", context.wait(1, Duration::ZERO).map(drop)),
         ("state", context.state().map(drop)),
     ]

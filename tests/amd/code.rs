@@ -7,7 +7,7 @@ use super::{SAMPLE, hex, list, order, radv, takes_all};
 use gfx11::kernel::Kernel as Compiled;
 use kiln::model::{Shape, TensorId, WeightFormat};
 use kiln::schedule::{Extent, KvType, Schedule};
-use kiln::testing::amdgpu::code::{Chip, CodeSet, KernelCode, UserSgprs};
+use kiln::testing::amdgpu::code::{Chip, CodeSet, KernelCode, KernelRegisters, UserSgprs};
 use kiln::testing::lower::kernels::{Kernel, Module, checksum};
 use kiln::testing::lower::{PassKind, TokenSource};
 use kiln::testing::vulkan::pipelines::Pipelines;
@@ -53,7 +53,7 @@ fn sets_are_what_the_compiler_makes() {
         for (chip, compiled) in compiled {
             let set = CodeSet::of(chip).unwrap();
             for (kernel, code) in compiled {
-                let is_same = set.get(&kernel).map_or(code.code.is_empty(), |kept| *kept == code);
+                let is_same = set.get(&kernel).map_or(code.words.is_empty(), |kept| *kept == code);
                 assert!(is_same, "{kernel:?} on {}: run KILN_BLESS=1", chip.name());
             }
         }
@@ -62,7 +62,7 @@ fn sets_are_what_the_compiler_makes() {
     let (mut compiled, mut spills) = (compiled, String::new());
     for chip in Chip::ALL {
         let (whole, spilled): (Vec<_>, Vec<_>) =
-            compiled.remove(&chip).unwrap().into_iter().partition(|(_, code)| !code.code.is_empty());
+            compiled.remove(&chip).unwrap().into_iter().partition(|(_, code)| !code.words.is_empty());
         compiled.insert(chip, whole);
         spilled.iter().for_each(|(kernel, _)| spills += &format!("{} {}\n", chip.name(), shown(kernel)));
     }
@@ -179,24 +179,24 @@ fn compile(pipelines: &Pipelines, kernel: Kernel) -> KernelCode {
     let push: Vec<u32> = (0..64).collect();
     let first_sgprs = user.words(&push, 0, &[0; 3]).map(|(sgpr, _)| sgpr);
     assert!(first_sgprs.eq(2..rsrc2 >> 1 & 0x1f), "{kernel:?}: {user:?}");
-    let code = if scratch == 0 { compiled.code } else { Vec::new() };
-    KernelCode { code, rsrc1, rsrc2, rsrc3, limits, lds: compiled.lds as u32, user }
+    let words = if scratch == 0 { compiled.code } else { Vec::new() };
+    KernelCode { words, registers: KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds: compiled.lds as u32, user } }
 }
 
 type Header = [u32; 11];
 
 /// A code's header, as src/amdgpu/code.rs reads it.
 fn header(code: &KernelCode) -> Header {
-    let UserSgprs { pointer, inline, inline_words, groups } = code.user;
+    let KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user } = code.registers;
+    let UserSgprs { pointer, inline, inline_words, groups } = user;
     let [pointer, inline, groups] = [pointer, inline, groups].map(Option::unwrap_or_default);
     let (low, high) = (inline_words as u32, (inline_words >> 32) as u32);
-    let KernelCode { rsrc1, rsrc2, rsrc3, limits, lds, .. } = *code;
-    [rsrc1, rsrc2, rsrc3, limits, lds, pointer, inline, low, high, groups, code.code.len() as u32]
+    [rsrc1, rsrc2, rsrc3, limits, lds, pointer, inline, low, high, groups, code.words.len() as u32]
 }
 
 fn write(code: &KernelCode, words: &mut Vec<u32>) {
     words.extend(header(code));
-    words.extend(&code.code);
+    words.extend(&code.words);
 }
 
 fn read(words: &mut &[u32]) -> KernelCode {
@@ -206,7 +206,7 @@ fn read(words: &mut &[u32]) -> KernelCode {
     *words = rest;
     let [pointer, inline, groups] = [pointer, inline, groups].map(|word| (word != 0).then_some(word));
     let user = UserSgprs { pointer, inline, inline_words: u64::from(low) | u64::from(high) << 32, groups };
-    KernelCode { code: code.to_vec(), rsrc1, rsrc2, rsrc3, limits, lds, user }
+    KernelCode { words: code.to_vec(), registers: KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user } }
 }
 
 /// The words of a stream, by the order of its kernels. A code that several kernels or chips have is there once.
@@ -229,9 +229,9 @@ fn stream(chips: &[&[(Kernel, KernelCode)]]) -> Vec<u32> {
     let mut of_chips: Vec<Vec<u32>> = vec![Vec::new(); chips.len()];
     for (kernel, chip, code) in all {
         let next = known.len() as u32;
-        let at = *known.entry((header(code), &code.code)).or_insert_with(|| {
+        let at = *known.entry((header(code), &code.words)).or_insert_with(|| {
             headers.extend(header(code));
-            codes.extend(&code.code);
+            codes.extend(&code.words);
             next
         });
         let module = Module::ALL.iter().position(|module| *module == kernel.module).unwrap();

@@ -4,7 +4,7 @@
 use super::{Chip, list, order, radv};
 use bytemuck::{Pod, Zeroable};
 use kiln::model::WeightFormat;
-use kiln::testing::amdgpu::code::{CodeSet, KernelCode};
+use kiln::testing::amdgpu::code::{CodeSet, KernelRegisters};
 use kiln::testing::lower::dispatch::Edge;
 use kiln::testing::lower::kernels::Kernel;
 use kiln::testing::lower::kernels::push::{Field, Push, PushBlock};
@@ -80,20 +80,20 @@ fn check(chip: Chip) {
     assert_eq!(dispatches.len(), kernels.len());
     for (i, (kernel, (registers, grid))) in kernels.iter().zip(&dispatches).enumerate() {
         assert_eq!(*grid, groups(i), "{kernel:?}");
-        compare(kernel, set.get(kernel).unwrap(), registers, &numbers, grid);
+        compare(kernel, &set.get(kernel).unwrap().registers, registers, &numbers, grid);
     }
     println!("{}: {} kernels", chip.name(), kernels.len());
 }
 
-fn compare(kernel: &Kernel, code: &KernelCode, registers: &Registers, push: &[u32], grid: &[u32; 3]) {
+fn compare(kernel: &Kernel, own: &KernelRegisters, registers: &Registers, push: &[u32], grid: &[u32; 3]) {
     let register = |at: u32| registers.get(&at).copied().unwrap_or_else(|| panic!("{kernel:?}: {at:#x} is not set"));
-    let KernelCode { rsrc1, rsrc2, rsrc3, limits, .. } = *code;
+    let KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user } = *own;
     assert_eq!([RSRC1, RSRC2, RSRC3, LIMITS].map(register), [rsrc1, rsrc2, rsrc3, limits], "{kernel:?}");
     let threads = [0, 4, 8].map(|at| register(NUM_THREAD + at));
     assert_eq!(threads, [kernel.workgroup, 1, 1], "{kernel:?}");
-    assert_eq!(512 * (register(RSRC2) >> 15 & 0x1ff), code.lds, "{kernel:?}");
-    let low = code.user.pointer.map_or(0, |sgpr| register(USER_DATA + 4 * sgpr));
-    for (sgpr, word) in code.user.words(push, low, grid) {
+    assert_eq!(512 * (register(RSRC2) >> 15 & 0x1ff), lds, "{kernel:?}");
+    let low = user.pointer.map_or(0, |sgpr| register(USER_DATA + 4 * sgpr));
+    for (sgpr, word) in user.words(push, low, grid) {
         assert_eq!(register(USER_DATA + 4 * sgpr), word, "{kernel:?}: s{sgpr}");
     }
 }

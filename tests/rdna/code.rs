@@ -3,6 +3,7 @@
 use crate::Chip;
 use gfx11::kernel::Kernel as Code;
 use gfx11::program::Program;
+use kiln::testing::amdgpu::code::{KernelCode, KernelRegisters, UserSgprs};
 use kiln::testing::lower::kernels::Kernel;
 use kiln::testing::vulkan::pipelines::Pipelines;
 use kiln::testing::vulkan::{DeviceChoice, Gpu};
@@ -34,6 +35,19 @@ impl Compiler {
             self.made.insert(kernel, code);
         }
         self.made[&kernel].clone()
+    }
+
+    /// A kernel's code as the product has it.
+    pub fn product_code(&mut self, kernel: Kernel) -> KernelCode {
+        let code = self.get(kernel);
+        let [pointer, inline, groups] = code.places.map(|place| place.map(|r| r as u32));
+        let user = UserSgprs { pointer, inline, inline_words: code.inline, groups };
+        // The packets' writer puts them behind each other.
+        let sgprs = user.words(&[], 0, &[0; 3]).map(|(sgpr, _)| sgpr);
+        assert!(sgprs.eq((2..).take(user.words(&[], 0, &[0; 3]).count())), "{kernel:?}: {user:?}");
+        let [rsrc1, rsrc2, rsrc3] = code.rsrc;
+        let registers = KernelRegisters { rsrc1, rsrc2, rsrc3, limits: code.limits, lds: code.lds as u32, user };
+        KernelCode { words: code.code.clone(), registers }
     }
 
     /// A kernel's code as RADV makes it.

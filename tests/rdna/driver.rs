@@ -59,10 +59,10 @@ pub type Group = (Vec<(Kernel, [u32; 3])>, u64);
 /// See the module.
 pub struct Interpreter {
     caps: Caps,
-    pub compiler: Rc<RefCell<Compiler>>,
+    compiler: Rc<RefCell<Compiler>>,
     lists: Vec<Vec<Op>>,
-    pub machine: RefCell<Machine>,
-    pub memory: Rc<RefCell<DeviceMemory>>,
+    machine: RefCell<Machine>,
+    memory: RefCell<DeviceMemory>,
     /// What the host maps.
     mappings: RefCell<Vec<Weak<Mapping>>>,
     next: Cell<u64>,
@@ -115,7 +115,7 @@ impl Interpreter {
             compiler: compiler.clone(),
             lists: Vec::new(),
             machine: RefCell::new(Machine::new(config)),
-            memory: Rc::new(RefCell::new(memory)),
+            memory: RefCell::new(memory),
             mappings: RefCell::default(),
             next: Cell::new(FIRST),
             watch: Rc::default(),
@@ -220,7 +220,7 @@ impl Interpreter {
     }
 
     /// Calls with each mapping that the host still has.
-    pub fn each_mapping(&self, f: impl Fn(&DeviceMemory, &Mapping)) {
+    fn each_mapping(&self, f: impl Fn(&DeviceMemory, &Mapping)) {
         let memory = self.memory.borrow();
         self.mappings.borrow_mut().retain(|mapping| {
             let mapping = mapping.upgrade();
@@ -230,7 +230,7 @@ impl Interpreter {
     }
 }
 
-pub fn failed(what: impl Into<String>) -> Error {
+fn failed(what: impl Into<String>) -> Error {
     Error::device(what.into(), "mend the kernel, its edges or the interpreter")
 }
 
@@ -335,7 +335,7 @@ const TOGETHER: usize = 4096;
 
 impl Mapping {
     /// Writes what the host has changed.
-    pub fn to_device(&self, memory: &DeviceMemory) {
+    fn to_device(&self, memory: &DeviceMemory) {
         if !self.is_touched.replace(false) {
             return;
         }

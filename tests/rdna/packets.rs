@@ -190,12 +190,13 @@ impl Recorder {
         let is_relayed = commands.iter().any(|command| matches!(command, DeviceCommand::Wait(Edge::Relayed)));
         let mut number = 0;
         let mut dispatch = |packets: &mut Packets, kernel: Kernel, push: &Push, groups| {
-            let code = ring::code_of(&mut self.compiler.borrow_mut(), kernel);
+            let code = self.compiler.borrow_mut().product_code(kernel);
             let next = COPY_AT + 256 * (1 + places.len() as u64);
             let code_at = if kernel == copy::kernel() { COPY_AT } else { *places.entry(kernel).or_insert(next) };
             let push_at = PUSH_HIGH | u64::from(differences::PUSH_MARK) << 12 | (4 * number % 4096);
             number += 1;
-            let placed = Placed { code_at, code: &code, push: &ring::words_of(push), push_at };
+            let push: &[u32] = &bytemuck::pod_collect_to_vec(push.bytes());
+            let placed = Placed { code_at, registers: &code.registers, push, push_at };
             packets.dispatch(&placed, groups, kernel.workgroup, is_relayed && kernel != copy::kernel());
         };
         for command in commands {

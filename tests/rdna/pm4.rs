@@ -7,7 +7,7 @@ use gfx11::machine::{Config, Dispatch, Machine, Report};
 use gfx11::memory::Memory;
 use gfx11::program::Program;
 use gfx11::wave::Wave;
-use kiln::testing::amdgpu::code::{KernelCode, UserSgprs};
+use kiln::testing::amdgpu::code::{KernelRegisters, UserSgprs};
 use kiln::testing::amdgpu::packets::{Packets, Placed};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -366,8 +366,8 @@ fn a_list_that_relies_on_the_one_before_is_refused() {
     // s_endpgm.
     memory.add_words(&format!("{CODE} nothing"), 1 << 20, &[0xbfb0_0000]);
     let user = UserSgprs { pointer: None, inline: Some(2), inline_words: 1, groups: None };
-    let code = KernelCode { code: Vec::new(), rsrc1: 0x602c_0000, rsrc2: 3 << 1, rsrc3: 0, limits: 0, lds: 0, user };
-    let placed = Placed { code_at: 1 << 20, code: &code, push: &[7], push_at: 0 };
+    let registers = KernelRegisters { rsrc1: 0x602c_0000, rsrc2: 3 << 1, rsrc3: 0, limits: 0, lds: 0, user };
+    let placed = Placed { code_at: 1 << 20, registers: &registers, push: &[7], push_at: 0 };
     let mut state = Packets::default();
     state.preamble(1);
     state.pad();

@@ -77,23 +77,29 @@ impl Context {
         Context { node: node.clone(), id }
     }
 
-    /// Submits indirect buffers in order, and returns the submit's number. When all is done, the GPU writes the number
-    /// at `fence`: an object of one page and bytes from its start. `objects`: those that the kernel has to keep in
-    /// place.
+    /// Submits indirect buffers in order, no more than [`MOST_BUFFERS`] of them, and returns the submit's number. When all is
+    /// done, the GPU writes the number at `fence`: an object of one page and bytes from its start. `objects`: those that the
+    /// kernel has to keep in place.
     ///
     /// # Errors
     /// EINVAL: the submit is not well-formed. ENOMEM: its objects do not fit into memory. ECANCELED: the context is
     /// unusable after a reset. ENODEV: the GPU is gone.
-    pub fn submit(&self, buffers: &[IndirectBuffer], fence: (&Gem, u32), objects: &ObjectList) -> DriverResult<u64> {
+    pub fn submit(
+        &self,
+        buffers: impl IntoIterator<Item = IndirectBuffer>,
+        fence: (&Gem, u32),
+        objects: &ObjectList,
+    ) -> DriverResult<u64> {
         let mut ibs = [b::drm_amdgpu_cs_chunk_ib::default(); MOST_BUFFERS];
         let mut chunks = [b::drm_amdgpu_cs_chunk::default(); MOST_BUFFERS + 2];
         let mut pointers = [0u64; MOST_BUFFERS + 2];
-        let count = buffers.len().min(MOST_BUFFERS);
+        let mut count = 0;
         for ((ib, chunk), buffer) in ibs.iter_mut().zip(&mut chunks).zip(buffers) {
             ib.va_start = buffer.address;
             ib.ib_bytes = buffer.bytes;
             ib.ip_type = b::AMDGPU_HW_IP_COMPUTE;
             *chunk = chunk_of(b::AMDGPU_CHUNK_ID_IB, ib);
+            count += 1;
         }
         let fence = b::drm_amdgpu_cs_chunk_fence { handle: fence.0.handle(), offset: fence.1 };
         chunks[count] = chunk_of(b::AMDGPU_CHUNK_ID_FENCE, &fence);

@@ -39,6 +39,11 @@ impl Config {
         Self { arrays: 2, pairs: 3, resident: 2, seed, defer: 8, apart: true, threads, budget: 100_000_000 }
     }
 
+    /// A Radeon 890M: two arrays of four WGPs.
+    pub fn gfx1150(seed: u64) -> Self {
+        Self { pairs: 4, ..Self::gfx1103(seed) }
+    }
+
     /// A Radeon 8060S: four arrays of five WGPs.
     pub fn gfx1151(seed: u64) -> Self {
         Self { arrays: 4, pairs: 5, ..Self::gfx1103(seed) }
