@@ -86,9 +86,9 @@ pub mod sys {
     pub use crate::sys::*;
 }
 
-/// Comparing executors.
+/// Comparing executors, and checks of machines.
 pub mod diagnose {
-    pub use crate::diagnose::compare;
+    pub use crate::diagnose::{compare, probe};
 }
 
 /// The form of an answer.

@@ -17,6 +17,8 @@ mod broken;
 mod code;
 #[path = "rdna/costs.rs"]
 mod costs;
+#[path = "rdna/device.rs"]
+mod device;
 #[path = "rdna/differences.rs"]
 mod differences;
 #[path = "rdna/driver.rs"]

@@ -9,7 +9,7 @@
 //! user SGPRs and its length in words; all codes' words; for each chip the number of its kernels, and each kernel's module,
 //! workgroup, constants and code.
 
-use crate::error::{Setting, text};
+use super::device::by_others;
 use crate::lower::kernels::constants::Constants;
 use crate::lower::kernels::{Kernel, Module, checksum};
 use crate::sys::amdgpu::GpuInfo;
@@ -57,6 +57,11 @@ impl Chip {
             Chip::Gfx1150 => "gfx1150",
             Chip::Gfx1151 => "gfx1151",
         }
+    }
+
+    /// The checksum of the stream that has its code: measurements hold for this code alone.
+    pub fn digest(self) -> u64 {
+        self.stream().0.first_chunk().map_or(0, |sum| u64::from_le_bytes(*sum))
     }
 
     /// The stream that has its code, and its place among the stream's chips.
@@ -162,8 +167,15 @@ impl CodeSet {
         code.ok_or_else(|| {
             let (name, chip) = (kernel.module.name(), self.chip.name());
             let cause = format!("this executable has no code for {chip} of the kernel {name} for this model's sizes");
-            Error::device(cause, text!("use Vulkan, whose driver compiles it, or ", Setting::Cpu))
+            Error::device(cause, by_others())
         })
+    }
+
+    /// The set without some kernels.
+    #[cfg(test)]
+    pub(super) fn without(mut self, is_out: impl Fn(&Kernel) -> bool) -> CodeSet {
+        self.kernels.retain(|kernel, _| !is_out(kernel));
+        self
     }
 
     /// Every kernel that the set has.
@@ -285,7 +297,7 @@ mod tests {
         assert_eq!(first.get(&kernel(64)), Ok(&want));
         let missing = first.get(&kernel(32)).unwrap_err().to_string();
         assert!(
-            missing.contains("no code for gfx1150 of the kernel read") && missing.contains("; use Vulkan"),
+            missing.contains("no code for gfx1150 of the kernel read") && missing.contains("; use Vulkan or"),
             "{missing}"
         );
         let second = CodeSet::read(Chip::Gfx1151, &stream(), 1).unwrap();

@@ -1,21 +1,25 @@
 //! A GPU behind its render node: checked, with its capabilities, its heaps, its address space and a context.
 
 use super::addresses::FreeAddresses;
-use super::code::Chip;
-use crate::error::{Setting, text};
+use super::code::{Chip, CodeSet};
+use crate::error::{Setting, Text, text};
 use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::units::RDNA3;
+use crate::machine::files::Files;
 use crate::machine::heaps::{ApuMemory, DeviceMemory, Heap};
 use crate::sys::amdgpu::context::{Context, ObjectList};
 use crate::sys::amdgpu::{self, ComputeInfo, GpuInfo, GpuMemory};
 use crate::sys::drm::Node;
 use crate::{Error, Result};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 use std::path::Path;
 
-/// The driver's name, and the major version of its interface.
-const DRIVER: (&str, i32) = ("amdgpu", 3);
+/// The directory of render nodes, and what their names begin with.
+const NODES: &str = "/dev/dri";
+const NODE: &str = "renderD";
+/// The driver's name, the major version of its interface, and the least minor version: that of Linux 6.1.
+const DRIVER: (&str, i32, i32) = ("amdgpu", 3, 49);
 /// The alignment of indirect buffers and of their sizes that lists keep to, in bytes.
 const LIST_ALIGNMENT: u32 = 32;
 /// The addresses of code, packets and push blocks. RADV's code has the high half of a push block's address as a
@@ -47,30 +51,91 @@ pub struct RenderDevice {
     pub(super) shared: RefCell<ObjectList>,
     /// Set when a wait ran past its deadline. The GPU may still use the memory: none is unmapped any more.
     pub(super) is_hung: Cell<bool>,
+    /// The code of its kernels, inflated where it is first asked for.
+    pub(super) code: OnceCell<CodeSet>,
+}
+
+/// The remedy for a GPU that this driver cannot use.
+pub(crate) fn by_others() -> Text {
+    match cfg!(feature = "vulkan") {
+        true => text!("use ", Setting::Vulkan, " or ", Setting::Cpu),
+        false => text!("use ", Setting::Cpu),
+    }
+}
+
+/// The numbers of the render nodes, rising: 128 for /dev/dri/renderD128.
+pub(crate) fn numbers(files: &Files) -> Vec<u32> {
+    let names = files.list(NODES).unwrap_or_default();
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix(NODE)?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 impl RenderDevice {
-    /// Opens a GPU by its render node: /dev/dri/renderD128 and on.
+    /// Opens the GPU whose render node has this number, else the best: one with memory of its own before others, and
+    /// the one with the most memory among these.
+    ///
+    /// # Errors
+    /// Device: there is no such node, or none can be used: as [`RenderDevice::open`] for the first that amdgpu drives.
+    pub fn find(files: &Files, number: Option<u32>) -> Result<RenderDevice> {
+        let numbers = numbers(files);
+        let path = |number: &u32| format!("{NODES}/{NODE}{number}");
+        if numbers.is_empty() {
+            let remedy =
+                "load the GPU's driver (`modprobe amdgpu`); in a container pass /dev/dri in (`--device /dev/dri`)";
+            return Err(Error::device(format!("there is no render node in {NODES}"), remedy));
+        }
+        if let Some(number) = number {
+            if !numbers.contains(&number) {
+                let names: Vec<String> = numbers.iter().map(path).collect();
+                let remedy = format!("choose one of {}", names.join(", "));
+                return Err(Error::device(format!("there is no render node {}", path(&number)), remedy));
+            }
+            return RenderDevice::open(&files.at(&path(&number)));
+        }
+        let is_anothers = |path: &String| {
+            let version = Node::open(&files.at(path)).and_then(|node| node.version());
+            version.is_ok_and(|version| version.name != DRIVER.0)
+        };
+        let (mut usable, mut refused) = (Vec::new(), None);
+        for path in numbers.iter().map(path).filter(|path| !is_anothers(path)) {
+            match RenderDevice::open(&files.at(&path)).and_then(|device| Ok((device.memory()?.available(), device))) {
+                Ok(opened) => usable.push(opened),
+                Err(e) => drop(refused.get_or_insert(e)),
+            }
+        }
+        let best = usable.into_iter().max_by_key(|(bytes, device)| (device.caps.kind == DeviceKind::Discrete, *bytes));
+        let none = || Error::device(format!("{} drives none of the GPUs here", DRIVER.0), by_others());
+        best.map(|(_, device)| device).ok_or_else(|| refused.unwrap_or_else(none))
+    }
+
+    /// Opens a GPU by its render node.
     ///
     /// # Errors
     /// Device: the node cannot be opened, is another driver's, or its GPU cannot be used.
     pub fn open(path: &Path) -> Result<RenderDevice> {
         let node = Node::open(path)?;
         let version = node.version()?;
-        let numbers = version.numbers;
+        let numbers @ [major, minor, patch] = version.numbers;
         if version.name != DRIVER.0 {
             let cause = format!("{} is driven by {}, not by {}", path.display(), version.name, DRIVER.0);
-            return Err(Error::device(cause, text!("name an AMD GPU's render node, or use Vulkan or ", Setting::Cpu)));
+            return Err(Error::device(cause, by_others()));
         }
-        if numbers[0] != DRIVER.1 {
-            let [major, minor, patch] = numbers;
+        if major != DRIVER.1 {
             let cause = format!("{} {major}.{minor}.{patch} has another interface than {}.x", DRIVER.0, DRIVER.1);
-            return Err(Error::device(cause, text!("use Vulkan or ", Setting::Cpu)));
+            return Err(Error::device(cause, by_others()));
+        }
+        if minor < DRIVER.2 {
+            let least = format!("{}.{}, that of Linux 6.1", DRIVER.1, DRIVER.2);
+            let cause = format!("{} {major}.{minor}.{patch} is older than {least}", DRIVER.0);
+            return Err(Error::device(cause, text!("install a newer kernel, or ", by_others())));
         }
         let info = amdgpu::device(&node)?;
         let chip = Chip::of(&info).ok_or_else(|| {
-            let cause = format!("Kiln has no code for GPU family {}, revision {:#x}", info.family, info.external_rev);
-            Error::device(cause, text!("use Vulkan, whose driver compiles it, or ", Setting::Cpu))
+            let GpuInfo { device_id, family, external_rev, .. } = info;
+            let known = Chip::ALL.map(Chip::name).join(", ");
+            let gpu = format!("this GPU (device {device_id:04x}, family {family}, revision {external_rev:#x})");
+            Error::device(format!("there is no code for {gpu}, but for {known}"), by_others())
         })?;
         let compute = amdgpu::compute(&node)?;
         check(&compute)?;
@@ -83,13 +148,31 @@ impl RenderDevice {
             window: RefCell::new(FreeAddresses::new(WINDOW)),
             shared: RefCell::default(),
             is_hung: Cell::new(false),
+            code: OnceCell::new(),
             node,
             compute,
         })
     }
 
-    /// The heaps as the plan sees them: VRAM, which is the BIOS's carve-out, and GTT, the system memory that the GPU
-    /// may use.
+    /// Whether a wait ran past its deadline.
+    pub fn is_hung(&self) -> bool {
+        self.is_hung.get()
+    }
+
+    /// The code of its chip's kernels.
+    ///
+    /// # Errors
+    /// Device: the executable is damaged.
+    pub fn code(&self) -> Result<&CodeSet> {
+        if let Some(code) = self.code.get() {
+            return Ok(code);
+        }
+        let code = CodeSet::of(self.chip)?;
+        Ok(self.code.get_or_init(|| code))
+    }
+
+    /// Its heaps as the plan sees them: VRAM, which is the BIOS's carve-out, and GTT, the system memory that the GPU may
+    /// use.
     ///
     /// # Errors
     /// Device: the GPU is gone.
@@ -100,24 +183,24 @@ impl RenderDevice {
 
 /// Whether a GPU's rings and addresses are as lists need them.
 fn check(compute: &ComputeInfo) -> Result<()> {
-    let fault = |cause: &str, remedy: &'static str| Err(Error::device(cause, remedy));
+    let fault = |cause: &str, remedy: Text| Err(Error::device(cause, remedy));
     let &ComputeInfo { rings, start_alignment, size_alignment, .. } = compute;
     let aligned = |alignment: u32| alignment <= LIST_ALIGNMENT && LIST_ALIGNMENT.is_multiple_of(alignment.max(1));
     if rings & 1 == 0 {
         return fault(
             "the GPU has no compute ring",
-            "install the GPU's firmware (firmware-amd-graphics on Debian), and see the kernel's log (`dmesg`)",
+            "install the GPU's firmware (firmware-amd-graphics on Debian), and see the kernel's log (`dmesg`)".into(),
         );
     }
     if !aligned(start_alignment) || !aligned(size_alignment) {
         let cause = format!("the GPU wants packets aligned to {start_alignment} B, in units of {size_alignment} B");
-        return fault(&cause, "use Vulkan, and report this");
+        return fault(&cause, text!("report this, and ", by_others()));
     }
     let has_window = compute.high.start <= WINDOW.start && WINDOW.end <= compute.high.end;
     if compute.low.start.max(LEAST_DATA) >= compute.low.end || !has_window || !compute.page.is_power_of_two() {
         let (low, high) = (&compute.low, &compute.high);
         let cause = format!("the kernel gives a process the addresses {low:x?} and {high:x?}, which are too few");
-        return fault(&cause, "update the kernel, or use Vulkan");
+        return fault(&cause, text!("install a newer kernel, or ", by_others()));
     }
     Ok(())
 }
@@ -136,7 +219,7 @@ fn caps(chip: Chip, info: &GpuInfo, compute: &ComputeInfo, memory: &GpuMemory, v
         dot_accelerated: true,
         tries_relay: true,
         relays_behind: true,
-        cache_id: format!("1002-{device:04x}-amdgpu-{name}"),
+        cache_id: format!("{:016x}-1002-{device:04x}-amdgpu-{name}", chip.digest()),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::lower::caps::{Caps, DeviceKind};
 use crate::lower::dispatch::Edge;
 use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::{PUSH_BYTES, Push};
-use crate::replay::driver::{DeviceCommand, Driver, HostAccess, Memory, MemorySource, Stamps};
+use crate::replay::driver::{
+    DeviceCommand, Driver, HostAccess, KernelCompiler, Memory, MemorySource, Readiness, Stamps,
+};
 use crate::sys::amdgpu::context::{IndirectBuffer, MOST_BUFFER_BYTES};
 use crate::{Error, Result, display};
 use std::cell::RefCell;
@@ -70,6 +72,15 @@ impl BakedList {
 }
 
 impl Amdgpu {
+    /// A driver of an open GPU, with the code that this executable has for its chip.
+    ///
+    /// # Errors
+    /// As [`Amdgpu::new`]. Device: the executable is damaged.
+    pub fn of(device: &Rc<RenderDevice>) -> Result<Amdgpu> {
+        let own = device.clone();
+        Amdgpu::new(device, Box::new(move |kernel| own.code()?.get(kernel).cloned()))
+    }
+
     /// A driver of an open GPU.
     ///
     /// # Errors
@@ -237,6 +248,24 @@ impl Driver for Amdgpu {
 
     fn finish(&self) {
         self.queue.finish();
+    }
+
+    fn compiler(&mut self) -> impl KernelCompiler {
+        ShippedKernels(self)
+    }
+}
+
+/// Kernels that are there or are not: none is compiled.
+struct ShippedKernels<'a>(&'a Amdgpu);
+
+impl KernelCompiler for ShippedKernels<'_> {
+    fn readiness(&mut self, kernel: Kernel) -> Readiness {
+        let is_there = self.0.kernels.contains_key(&kernel) || (self.0.source)(&kernel).is_ok();
+        if is_there { Readiness::Ready } else { Readiness::LeftOut }
+    }
+
+    fn may_lack(&self) -> bool {
+        true
     }
 }
 

@@ -5,6 +5,7 @@
 //! in objects that are mapped for it and in place for the submit.
 
 use super::code::Chip;
+use crate::machine::files::Files;
 use crate::sys::bindings as b;
 use crate::sys::dma_buf::{Mapping, page_size, sealed_memfd};
 use crate::sys::ioctl_fake::{FakeIoctls, decode};
@@ -14,9 +15,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{c_int, c_ulong, c_void};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use tempfile::TempDir;
 
 /// Executes the indirect buffers of one submit in order. Memory is read and written by the GPU's addresses.
 pub trait Executes {
@@ -304,6 +307,18 @@ impl FakeNode {
     /// The path to open it by.
     pub fn path(&self) -> PathBuf {
         path_of(&self.file)
+    }
+
+    /// The files of a machine whose only render node is this one: /dev/dri/renderD128.
+    ///
+    /// # Panics
+    /// They cannot be made.
+    pub fn machine(&self) -> (TempDir, Files) {
+        let root = tempfile::tempdir().expect("a directory");
+        let nodes = root.path().join("dev/dri");
+        std::fs::create_dir_all(&nodes).and_then(|()| symlink(self.path(), nodes.join("renderD128"))).expect("a link");
+        let files = Files::under(root.path());
+        (root, files)
     }
 
     /// The kernel's state.

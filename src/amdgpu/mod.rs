@@ -8,6 +8,7 @@
 //! | [`device`] | opens a render node, checks it and queries its capabilities |
 //! | [`memory`] | allocations, at addresses of [`addresses`] |
 //! | [`queue`] | submits, and their end |
+//! | [`shipped`] | refuses a model whose kernels do not ship |
 //! | [`driver`] | implements [`crate::replay::driver::Driver`]: lists of packets |
 
 mod addresses;
@@ -20,5 +21,6 @@ pub mod fake;
 pub mod memory;
 pub mod packets;
 pub mod queue;
+pub mod shipped;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Submits to the compute ring, and their end, which the GPU writes into memory that the host reads.
 
-use super::device::RenderDevice;
-use crate::error::{Setting, text};
+use super::device::{RenderDevice, by_others};
+use crate::error::text;
 use crate::replay::driver::{SIGNALS, hung};
 use crate::sys::Failure;
 use crate::sys::amdgpu::context::{ContextState, IndirectBuffer};
@@ -148,7 +148,11 @@ impl Queue {
             Errno::ECANCELED => "the GPU was reset after another program's work had hung",
             _ => return failure.into(),
         };
-        Error::device(cause, text!("start Kiln again, and see the kernel's log (`dmesg`); or use ", Setting::Cpu))
+        let is_own = failure.errno != Errno::ECANCELED || is(|s| s.is_guilty);
+        let timeout = "; where amdgpu.lockup_timeout is below 1 s, boot with amdgpu.lockup_timeout=10000,10000";
+        let timeout = if is_own { timeout } else { "" };
+        let remedy = text!("start Kiln again, and see the kernel's log (`dmesg`)", timeout, "; or ", by_others());
+        Error::device(cause, remedy)
     }
 }
 

@@ -1,14 +1,20 @@
 //! The device, its memory and its requests, on a fake of the kernel.
 
-use super::code::Chip;
+use super::code::{Chip, CodeSet};
 use super::device::{GTT_HEAP, RenderDevice, VRAM_HEAP};
-use super::fake::{Alive, Executes, FakeNode, GpuSpace};
+use super::fake::{Alive, Executes, FakeNode, FakeReset, GpuSpace};
 use super::memory::GpuBuffer;
 use super::queue::Queue;
+use super::shipped;
 use crate::Result;
 use crate::lower::caps::DeviceKind;
+use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::RDNA3;
+use crate::machine::files::Files;
+use crate::model::{WeightFormat, presets};
 use crate::replay::driver::{HostAccess, Memory};
+use crate::replay::options::ReplayOptions;
+use crate::schedule::{Extent, KvType, Schedule};
 use crate::sys::amdgpu::context::{Context, IndirectBuffer, ObjectList};
 use crate::sys::amdgpu::objects::{self, GpuAccess, HostMapping, ObjectKind, PlacedObject};
 use crate::sys::dma_buf::page_size;
@@ -62,7 +68,7 @@ fn each_chip_opens_with_the_capabilities_that_vulkans_driver_reports() {
         assert_eq!((device.chip, caps.kind, caps.subgroup), (chip, DeviceKind::Integrated, 32));
         assert_eq!((caps.matrix, caps.dot_accelerated, caps.relays_behind), (Some(RDNA3), true, true));
         assert_eq!((caps.has_clock, caps.max_allocation), (true, 3 << 30));
-        assert_eq!(caps.cache_id, format!("1002-15bf-amdgpu-{name}"));
+        assert_eq!(caps.cache_id, format!("{:016x}-1002-15bf-amdgpu-{name}", chip.digest()));
         let memory = device.memory().unwrap();
         let pool = memory.pool.unwrap();
         assert_eq!((pool.vram, pool.gtt), ((512 << 20) / 16 * 15, 4 << 30));
@@ -73,30 +79,149 @@ fn each_chip_opens_with_the_capabilities_that_vulkans_driver_reports() {
     }
 }
 
-#[test]
-fn a_node_that_cannot_be_used_is_refused_in_one_line_with_a_remedy() {
-    type Change = fn(&FakeNode);
-    let cases: [(Change, &str); 9] = [
-        (|n| n.kernel().driver = ("i915", [1, 6, 0]), " is driven by i915, not by amdgpu; name an AMD GPU's"),
-        (|n| n.kernel().driver.1 = [4, 0, 1], "amdgpu 4.0.1 has another interface than 3.x; use Vulkan"),
-        (|n| n.kernel().set_family(143, 0x10), "no code for GPU family 143, revision 0x10; use Vulkan"),
-        (|n| n.kernel().set_family(150, 0x90), "no code for GPU family 150, revision 0x90; use Vulkan"),
-        (|n| n.kernel().rings = 0, "the GPU has no compute ring; install the GPU's firmware"),
-        (|n| n.kernel().set_addresses(0..1 << 31, 0..0), "which are too few; update the kernel"),
-        (|n| n.kernel().fails = Some((1, Errno::EACCES)), "; join the groups render and video"),
-        (|n| n.kernel().fails = Some((2, Errno::ENODEV)), "; the device is gone or was reset"),
-        (|n| n.kernel().fails = Some((6, Errno::ENOMEM)), "failed to make a context: ENOMEM"),
-    ];
-    for (change, expected) in cases {
-        let node = FakeNode::new(Chip::Gfx1103, ());
-        change(&node);
-        let e = RenderDevice::open(&node.path()).err().unwrap();
-        let line = e.to_string();
-        assert!(line.contains(expected) && !line.contains('\n'), "{line}");
-        assert_eq!(node.alive(), Alive::default());
+fn find(number: Option<u32>) -> impl Fn(&FakeNode) -> Result<()> {
+    move |node| {
+        let (_root, files) = node.machine();
+        RenderDevice::find(&files, number).map(drop)
     }
-    let e = RenderDevice::open(Path::new("/dev/dri/absent")).err().unwrap();
-    assert!(e.to_string().contains("open /dev/dri/absent: ENOENT"), "{e}");
+}
+
+/// Work on an open GPU.
+fn on_gpu(work: impl Fn(&FakeNode, &Rc<RenderDevice>) -> Result<()>) -> impl Fn(&FakeNode) -> Result<()> {
+    move |node| work(node, &Rc::new(RenderDevice::open(&node.path())?))
+}
+
+/// Work that a reset ends.
+fn reset(reset: FakeReset) -> impl Fn(&FakeNode) -> Result<()> {
+    on_gpu(move |node, device| {
+        let queue = Queue::new(device)?;
+        let number = GpuBuffer::data(device, 4, GTT_HEAP, HostAccess::Host, false)?;
+        let (_list, list) = Bump::list(device, &number);
+        node.kernel().holds = true;
+        queue.submit(list, std::iter::once(list), Some(0))?;
+        node.reset(reset);
+        queue.finish();
+        queue.submit(list, std::iter::once(list), Some(0))
+    })
+}
+
+/// A model in a format, where some kernels do not ship.
+fn model(format: WeightFormat, is_out: fn(&Kernel) -> bool) -> impl Fn(&FakeNode) -> Result<()> {
+    on_gpu(move |_, device| {
+        device.code.set(CodeSet::of(device.chip)?.without(is_out)).unwrap();
+        let shape = presets::preset("gemma3-270m").unwrap();
+        let extent = Extent { context: 64, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16, kv_tokens: None };
+        let schedule = Schedule::build(&shape, extent, |id| format.of_matrix(id, &shape, None));
+        shipped::check(device, &schedule, &ReplayOptions::default())
+    })
+}
+
+/// Each is one line, and leaves nothing behind.
+#[test]
+fn what_cannot_be_used_is_refused_in_one_line_with_a_remedy() {
+    type Act = Box<dyn Fn(&FakeNode) -> Result<()>>;
+    let act = |act: fn(&FakeNode) -> Result<()>| -> Act { Box::new(act) };
+    let nothing = |_: &FakeNode| {};
+    type Change = fn(&FakeNode);
+    let open = || act(|node| RenderDevice::open(&node.path()).map(drop));
+    let int8 = WeightFormat::Int8;
+    let cases: [(Act, Change, &str); 19] = [
+        (
+            act(|_| RenderDevice::find(&Files::under("/nowhere"), None).map(drop)),
+            nothing,
+            "there is no render node in /dev/dri; load the GPU's driver (`modprobe amdgpu`)",
+        ),
+        (
+            Box::new(find(Some(130))),
+            nothing,
+            "there is no render node /dev/dri/renderD130; choose one of /dev/dri/renderD128",
+        ),
+        (act(|_| RenderDevice::open(Path::new("/dev/dri/none")).map(drop)), nothing, "open /dev/dri/none: ENOENT"),
+        (open(), |n| n.kernel().fails = Some((1, Errno::EACCES)), "; join the groups render and video"),
+        (
+            Box::new(find(Some(128))),
+            |n| n.kernel().driver = ("i915", [1, 6, 0]),
+            "/renderD128 is driven by i915, not by amdgpu; use Vulkan or the CPU",
+        ),
+        (
+            Box::new(find(None)),
+            |n| n.kernel().driver = ("i915", [1, 6, 0]),
+            "amdgpu drives none of the GPUs here; use Vulkan",
+        ),
+        (
+            Box::new(find(None)),
+            |n| n.kernel().driver.1 = [4, 0, 1],
+            "amdgpu 4.0.1 has another interface than 3.x; use Vulkan",
+        ),
+        (
+            open(),
+            |n| n.kernel().driver.1 = [3, 48, 0],
+            "amdgpu 3.48.0 is older than 3.49, that of Linux 6.1; install a newer kernel, or use Vulkan",
+        ),
+        (
+            Box::new(find(None)),
+            |n| n.kernel().set_family(143, 0x10),
+            "no code for this GPU (device 15bf, family 143, revision 0x10), but for gfx1103, gfx1150, gfx1151; use Vulkan",
+        ),
+        (open(), |n| n.kernel().set_family(150, 0x90), "revision 0x90), but for gfx1103, gfx1150, gfx1151; use Vulkan"),
+        (open(), |n| n.kernel().rings = 0, "the GPU has no compute ring; install the GPU's firmware"),
+        (open(), |n| n.kernel().set_addresses(0..1 << 31, 0..0), "which are too few; install a newer kernel"),
+        (open(), |n| n.kernel().fails = Some((2, Errno::ENODEV)), "; the device is gone or was reset"),
+        (open(), |n| n.kernel().fails = Some((6, Errno::ENOMEM)), "failed to make a context: ENOMEM"),
+        (
+            Box::new(on_gpu(|_, device| GpuBuffer::data(device, 3 << 20, 1, HostAccess::None, false).map(drop))),
+            |n| n.kernel().heaps = [1 << 20, 1 << 20],
+            "the GPU has no 3.1 MB left, although it said so; close what else uses the GPU's memory, boot with more GTT \
+             (amdgpu.gttsize)",
+        ),
+        (Box::new(reset(FakeReset::Own)), nothing, "boot with amdgpu.lockup_timeout=10000,10000; or use Vulkan"),
+        (
+            Box::new(reset(FakeReset::VramLost)),
+            nothing,
+            "; start Kiln again, and see the kernel's log (`dmesg`); or use",
+        ),
+        (
+            Box::new(model(WeightFormat::Bf16, |k| k.module.name().contains("bf16"))),
+            nothing,
+            "this executable has no kernels for weights in bf16 on gfx1151; use Vulkan or the CPU",
+        ),
+        (
+            Box::new(model(int8, |k| k.module == Module::Argmax)),
+            nothing,
+            "this executable has no code for gfx1151 of the kernel argmax for this model's sizes; use Vulkan or the CPU",
+        ),
+    ];
+    for (act, change, expected) in cases {
+        let node = Bump::node();
+        change(&node);
+        let line = act(&node).unwrap_err().to_string();
+        assert!(line.contains(expected) && line.contains("; ") && !line.contains('\n'), "{line}");
+        assert_eq!(node.alive(), Alive::default(), "{line}");
+    }
+    model(int8, |_| false)(&Bump::node()).unwrap();
+}
+
+/// Of several nodes the best that can be used is taken, whatever the others are.
+#[test]
+fn a_gpu_is_found_among_other_drivers_nodes() {
+    let nodes = [(); 4].map(|()| FakeNode::new(Chip::Gfx1103, ()));
+    nodes[0].kernel().driver = ("i915", [1, 6, 0]);
+    nodes[1].kernel().set_family(143, 1);
+    nodes[3].kernel().heaps = [1 << 30, 8 << 30];
+    let root = tempfile::tempdir().unwrap();
+    let dri = root.path().join("dev/dri");
+    std::fs::create_dir_all(&dri).unwrap();
+    std::fs::write(dri.join("card0"), "").unwrap();
+    let link =
+        |at: usize| std::os::unix::fs::symlink(nodes[at].path(), dri.join(format!("renderD{}", 128 + at))).unwrap();
+    let files = Files::under(root.path());
+    let bytes = |number| RenderDevice::find(&files, number).and_then(|device| Ok(device.memory()?.pool.unwrap().gtt));
+    (0..2).for_each(link);
+    assert!(bytes(None).unwrap_err().to_string().starts_with("there is no code for this GPU"));
+    link(2);
+    assert_eq!(bytes(None), Ok(4 << 30));
+    link(3);
+    assert_eq!((bytes(None), bytes(Some(130))), (Ok(8 << 30), Ok(4 << 30)));
 }
 
 #[test]

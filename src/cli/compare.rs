@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 pub struct CompareArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// The executor that is held to be right: reference, cpu, vulkan or vulkan:N
+    /// The executor that is held to be right: reference, cpu, vulkan, vulkan:N, amdgpu or amdgpu:N
     #[arg(help_heading = "Executors", long, default_value = "reference", value_name = "EXECUTOR")]
     a: Device,
     /// The executor that is compared with it [default: that of --device]

@@ -27,6 +27,7 @@ fn argument(setting: Setting) -> String {
         Setting::KvTokens => "--kv-tokens",
         Setting::Chunk => "--chunk",
         Setting::Cpu => "`--device cpu`",
+        Setting::Vulkan => "`--device vulkan`",
         Setting::VulkanIndex => "`--device vulkan:N`",
         Setting::Weights(format) => return format!("--weights {format}"),
         Setting::Draft => "--draft",

@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = include_str!("help/list.txt"))]
 pub struct ListArgs {
-    /// Whether they fit this device: auto, vulkan, vulkan:N, cpu
+    /// Whether they fit this device: auto, vulkan, vulkan:N, amdgpu, amdgpu:N, cpu
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Device,
     /// Print the names alone, one a line, for scripts and completions
@@ -92,7 +92,7 @@ pub fn run(args: &ListArgs, as_json: bool) -> Result<()> {
             json!({"repository": repo.to_string(), "path": path.display().to_string(), "bytes": bytes})
         });
         return print_json(&json!({
-            "cache": cache.root().display().to_string(), "device": opened.memory().device,
+            "cache": cache.root().display().to_string(), "device": opened.memory()?.device,
             "models": lines.iter().map(Line::to_json).collect::<Vec<_>>(), "partial": partials.collect::<Vec<_>>(),
         }));
     }

@@ -28,8 +28,8 @@ pub struct ModelArgs {
     /// demo]
     #[arg(help_heading = "Model", short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu, reference (plain f32, to compare
-    /// with)
+    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), amdgpu, amdgpu:N (an AMD GPU without
+    /// Vulkan, N of /dev/dri/renderDN), cpu, reference (plain f32, to compare with)
     #[arg(help_heading = "Device", long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device

@@ -26,7 +26,7 @@ pub struct ProbeArgs {
     /// Leave out the measurements
     #[arg(long)]
     quick: bool,
-    /// Wake GPUs up that are asleep (`--device vulkan` does too): otherwise neither they nor Vulkan are asked
+    /// Wake GPUs up that are asleep (`--device vulkan` and `amdgpu` do too): otherwise neither they nor Vulkan are asked
     #[arg(long)]
     wake: bool,
     /// Write all of it to a new file for a helper elsewhere, with a plan of the model, the kernel's words on
@@ -38,7 +38,7 @@ pub struct ProbeArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model is wrong. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit;
+/// Input: the model is wrong. Failed: no GPU, or not the chosen one, can run Kiln, or the model does not fit;
 /// the checks are printed all the same. Device: an NPU is required.
 pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
@@ -122,13 +122,13 @@ fn conclude(report: &ProbeReport) -> Result<()> {
     check_known(report)?;
     if let Some((chosen, others)) = report.instead() {
         return Err(Error::failed(
-            format!("Kiln cannot run on vulkan:{chosen}, which was chosen"),
+            format!("Kiln cannot run on {chosen}, which was chosen"),
             format!("choose another with --device: {others}"),
         ));
     }
     if report.device.is_none() {
         return Err(Error::failed(
-            "no Vulkan device can run Kiln",
+            "no GPU can run Kiln",
             "see the failed checks above for what each lacks; `--device cpu` runs on the CPU, slowly",
         ));
     }

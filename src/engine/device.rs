@@ -1,9 +1,15 @@
 //! The choice of a device, and an open device whichever driver it has.
 
+#[cfg(feature = "amdgpu")]
+use super::own_driver;
 use super::{AnyExecutor, Options, PlacedModel, load_replay};
 use crate::Result;
-#[cfg(not(feature = "vulkan"))]
-use crate::error::{Setting, text};
+#[cfg(feature = "amdgpu")]
+use crate::amdgpu::device::{GTT_HEAP, RenderDevice};
+#[cfg(feature = "amdgpu")]
+use crate::amdgpu::driver::Amdgpu;
+#[cfg(feature = "amdgpu")]
+use crate::amdgpu::shipped;
 #[cfg(feature = "npu")]
 use crate::executor::measure::MemoryReader;
 use crate::lower::caps::Caps;
@@ -17,7 +23,12 @@ use crate::replay::measure::steady::SteadyRead;
 use crate::schedule::KvType;
 #[cfg(feature = "vulkan")]
 use crate::vulkan::{DeviceChoice, Gpu, Vulkan, device::instance::validation_wanted, memory::heaps};
-#[cfg(feature = "vulkan")]
+#[cfg(not(all(feature = "amdgpu", feature = "vulkan")))]
+use crate::{
+    Error,
+    error::{Setting, text},
+};
+#[cfg(any(feature = "amdgpu", feature = "vulkan"))]
 use std::rc::Rc;
 
 /// Where to run.
@@ -27,6 +38,8 @@ pub enum Device {
     Auto,
     /// A Vulkan device: the best, or the one with this index.
     Vulkan(Option<usize>),
+    /// An AMD GPU by the kernel's own interface: the best, or the one whose render node has this number.
+    Amdgpu(Option<u32>),
     /// The CPU executor.
     Cpu,
     /// The reference executor, which the others are compared with.
@@ -37,15 +50,29 @@ impl std::str::FromStr for Device {
     type Err = String;
 
     fn from_str(s: &str) -> std::result::Result<Self, String> {
-        match (s, s.strip_prefix("vulkan:")) {
-            ("auto", _) => Ok(Device::Auto),
-            ("cpu", _) => Ok(Device::Cpu),
-            ("reference", _) => Ok(Device::Reference),
-            ("vulkan", _) => Ok(Device::Vulkan(None)),
-            (_, Some(n)) => {
-                n.parse().map(|n| Device::Vulkan(Some(n))).map_err(|_| format!("`{n}` is not a device index"))
-            }
-            _ => Err("use auto, vulkan, vulkan:N, cpu or reference".into()),
+        let number = |n: &str| n.parse().map_err(|_| format!("`{n}` is not a device's number"));
+        match s.split_once(':').map_or((s, None), |(driver, n)| (driver, Some(n))) {
+            ("auto", None) => Ok(Device::Auto),
+            ("cpu", None) => Ok(Device::Cpu),
+            ("reference", None) => Ok(Device::Reference),
+            ("vulkan", n) => Ok(Device::Vulkan(n.map(number).transpose()?.map(|n: u32| n as usize))),
+            ("amdgpu", n) => Ok(Device::Amdgpu(n.map(number).transpose()?)),
+            _ => Err("use auto, vulkan, vulkan:N, amdgpu, amdgpu:N, cpu or reference".into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Device {
+    /// As [`Device::from_str`](std::str::FromStr) reads it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Auto => f.write_str("auto"),
+            Device::Vulkan(None) => f.write_str("vulkan"),
+            Device::Vulkan(Some(n)) => write!(f, "vulkan:{n}"),
+            Device::Amdgpu(None) => f.write_str("amdgpu"),
+            Device::Amdgpu(Some(n)) => write!(f, "amdgpu:{n}"),
+            Device::Cpu => f.write_str("cpu"),
+            Device::Reference => f.write_str("reference"),
         }
     }
 }
@@ -60,33 +87,27 @@ impl Device {
     ///
     /// # Errors
     /// Device: there is no such device, or it is unusable.
-    pub(crate) fn open(self) -> Result<Option<OpenDevice>> {
+    pub(crate) fn open(self, files: &Files) -> Result<Option<OpenDevice>> {
         match self {
-            Device::Auto | Device::Vulkan(None) => open_vulkan(None),
-            Device::Vulkan(index) => open_vulkan(index),
+            Device::Auto => open_vulkan(None).map(Some),
+            Device::Vulkan(index) => open_vulkan(index).map(Some),
+            Device::Amdgpu(number) => open_amdgpu(files, number).map(Some),
             Device::Cpu | Device::Reference => Ok(None),
         }
     }
 }
 
 /// Opens the Vulkan device with this index, or the best.
-///
-/// # Errors
-/// As [`Device::open`].
 #[cfg(feature = "vulkan")]
-fn open_vulkan(index: Option<usize>) -> Result<Option<OpenDevice>> {
+fn open_vulkan(index: Option<usize>) -> Result<OpenDevice> {
     let choice = index.map_or(DeviceChoice::Best, DeviceChoice::Index);
-    Ok(Some(OpenDevice::Vulkan(Rc::new(Gpu::open(choice)?))))
+    Ok(OpenDevice::Vulkan(Rc::new(Gpu::open(choice)?)))
 }
 
-/// A build without Vulkan opens none of its devices.
-///
-/// # Errors
-/// Device: always.
 #[cfg(not(feature = "vulkan"))]
-fn open_vulkan(_: Option<usize>) -> Result<Option<OpenDevice>> {
+fn open_vulkan(_: Option<usize>) -> Result<OpenDevice> {
     let others = if cfg!(feature = "amdgpu") { " amdgpu or cpu" } else { " cpu" };
-    Err(crate::Error::device("this build has no Vulkan", text!("use ", Setting::Device, others)))
+    Err(Error::device("this build has no Vulkan", text!("use ", Setting::Device, others)))
 }
 
 /// Whether Vulkan's validation layer is asked for, which works on a Vulkan device alone.
@@ -95,28 +116,88 @@ fn validation_wanted() -> bool {
     false
 }
 
+#[cfg(feature = "amdgpu")]
+fn open_amdgpu(files: &Files, number: Option<u32>) -> Result<OpenDevice> {
+    RenderDevice::find(files, number).map(|device| OpenDevice::Amdgpu(Rc::new(device)))
+}
+
+#[cfg(not(feature = "amdgpu"))]
+fn open_amdgpu(_: &Files, _: Option<u32>) -> Result<OpenDevice> {
+    let other = if cfg!(feature = "vulkan") { Setting::Vulkan } else { Setting::Cpu };
+    let remedy = text!("use ", other, ", or build with the feature amdgpu");
+    Err(Error::device("this build has no driver of its own for AMD's GPUs", remedy))
+}
+
 /// An open device, by its driver. Each measurement has a queue and memory of its own beside a loaded model's.
 pub(crate) enum OpenDevice {
     /// By Vulkan.
     #[cfg(feature = "vulkan")]
     Vulkan(Rc<Gpu>),
+    /// By amdgpu's own interface.
+    #[cfg(feature = "amdgpu")]
+    Amdgpu(Rc<RenderDevice>),
 }
 
-#[cfg_attr(not(feature = "vulkan"), allow(unreachable_code, unused_variables))]
+/// What `$work` makes of a new driver of an open device.
+macro_rules! with_driver {
+    ($device:expr, $driver:ident => $work:expr) => {
+        match *$device {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => {
+                let $driver = Vulkan::new(gpu)?;
+                $work
+            }
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(ref device) => {
+                let $driver = Amdgpu::of(device)?;
+                $work
+            }
+        }
+    };
+}
+
+#[cfg_attr(not(any(feature = "amdgpu", feature = "vulkan")), allow(unreachable_code, unused_variables))]
 impl OpenDevice {
     /// Its capabilities.
     pub fn caps(&self) -> &Caps {
         match *self {
             #[cfg(feature = "vulkan")]
             OpenDevice::Vulkan(ref gpu) => &gpu.caps,
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(ref device) => &device.caps,
         }
     }
 
     /// Its memory, as much as is free now.
-    pub fn memory(&self) -> DeviceMemory {
+    ///
+    /// # Errors
+    /// Device: the device is gone.
+    pub fn memory(&self) -> Result<DeviceMemory> {
         match *self {
             #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => heaps::describe(gpu),
+            OpenDevice::Vulkan(ref gpu) => Ok(heaps::describe(gpu)),
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(ref device) => device.memory(),
+        }
+    }
+
+    /// Whether uploads go through staging: the host cannot map all of its memory, or only uncached.
+    fn is_staged(&self) -> bool {
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => heaps::needs_staging(gpu),
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(_) => true,
+        }
+    }
+
+    /// A heap that the host can map.
+    fn host_heap(&self) -> Result<usize> {
+        match *self {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref gpu) => heaps::host_heap(gpu),
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(_) => Ok(GTT_HEAP),
         }
     }
 
@@ -125,6 +206,8 @@ impl OpenDevice {
         match *self {
             #[cfg(feature = "vulkan")]
             OpenDevice::Vulkan(ref gpu) => gpu.hung.get(),
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(ref device) => device.is_hung(),
         }
     }
 
@@ -136,6 +219,11 @@ impl OpenDevice {
         match *self {
             #[cfg(feature = "vulkan")]
             OpenDevice::Vulkan(ref gpu) => load_replay(Vulkan::new(gpu)?, model),
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(ref device) => {
+                shipped::check(device, &model.schedule, &model.options.vulkan)?;
+                load_replay(Amdgpu::of(device)?, model)
+            }
         }
     }
 
@@ -144,11 +232,8 @@ impl OpenDevice {
     /// # Errors
     /// Device: there is not enough memory, or the driver fails.
     pub fn read_rate(&self, most: u64) -> Result<(f64, u64)> {
-        let (heap, bytes) = self.memory().measured(most);
-        let rate: Result<f64> = match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => ceiling::measure_alone(Vulkan::new(gpu)?, bytes, heap),
-        };
+        let (heap, bytes) = self.memory()?.measured(most);
+        let rate: Result<f64> = with_driver!(self, driver => ceiling::measure_alone(driver, bytes, heap));
         Ok((rate?, bytes))
     }
 
@@ -157,11 +242,8 @@ impl OpenDevice {
     /// # Errors
     /// As [`OpenDevice::read_rate`].
     pub fn matrix_rate(&self) -> Result<Option<f64>> {
-        let (heap, _) = self.memory().measured(0);
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => ceiling::measure_matrix_rate(Vulkan::new(gpu)?, heap),
-        }
+        let (heap, _) = self.memory()?.measured(0);
+        with_driver!(self, driver => ceiling::measure_matrix_rate(driver, heap))
     }
 
     /// Measures the costs of dispatches and submits.
@@ -169,11 +251,8 @@ impl OpenDevice {
     /// # Errors
     /// As [`OpenDevice::read_rate`].
     pub fn costs(&self) -> Result<Costs> {
-        let (heap, _) = self.memory().measured(0);
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => costs::measure(Vulkan::new(gpu)?, heap),
-        }
+        let (heap, _) = self.memory()?.measured(0);
+        with_driver!(self, driver => costs::measure(driver, heap))
     }
 
     /// Measures uploads of at most `most` bytes.
@@ -181,13 +260,9 @@ impl OpenDevice {
     /// # Errors
     /// As [`OpenDevice::read_rate`].
     pub fn transfer(&self, most: u64) -> Result<Transfer> {
-        let (heap, bytes) = self.memory().measured(most);
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => {
-                costs::measure_transfer(Vulkan::new(gpu)?, heap, heaps::host_heap(gpu)?, bytes)
-            }
-        }
+        let (heap, bytes) = self.memory()?.measured(most);
+        let by = self.host_heap()?;
+        with_driver!(self, driver => costs::measure_transfer(driver, heap, by, bytes))
     }
 
     /// A reader of at most `most` bytes, to run beside another device's.
@@ -196,11 +271,8 @@ impl OpenDevice {
     /// As [`OpenDevice::read_rate`].
     #[cfg(feature = "npu")]
     pub fn reader(&self, most: u64) -> Result<Box<dyn MemoryReader>> {
-        let (heap, bytes) = self.memory().measured(most);
-        Ok(match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => Box::new(SteadyRead::new(Vulkan::new(gpu)?, bytes, heap)?),
-        })
+        let (heap, bytes) = self.memory()?.measured(most);
+        Ok(with_driver!(self, driver => Box::new(SteadyRead::new(driver, bytes, heap)?)))
     }
 }
 
@@ -223,16 +295,16 @@ pub(crate) enum Fallback {
 
 impl Opened {
     /// The memory of the device or of the CPU.
-    pub fn memory(&self) -> DeviceMemory {
-        self.device.as_ref().map_or_else(host_memory, OpenDevice::memory)
+    ///
+    /// # Errors
+    /// As [`OpenDevice::memory`].
+    pub fn memory(&self) -> Result<DeviceMemory> {
+        self.device.as_ref().map_or_else(|| Ok(host_memory()), OpenDevice::memory)
     }
 
     /// Whether uploads go through staging; `None` on the CPU.
     pub fn staged(&self) -> Option<bool> {
-        self.device.as_ref().map(|device| match *device {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => heaps::needs_staging(gpu),
-        })
+        self.device.as_ref().map(OpenDevice::is_staged)
     }
 
     /// The element type of the KV cache for these options: not every executor has each.
@@ -240,6 +312,9 @@ impl Opened {
         match (&self.device, options.device, options.kv) {
             (None, Device::Reference, _) => KvType::F32,
             (None, _, KvType::F32) => KvType::F16,
+            // There is no code for keys and values in f32.
+            #[cfg(feature = "amdgpu")]
+            (Some(OpenDevice::Amdgpu(_)), _, KvType::F32) => KvType::F16,
             (_, _, kv) => kv,
         }
     }
@@ -256,18 +331,56 @@ pub(crate) fn takes_gpu(files: &Files, best: &Caps) -> bool {
 /// # Errors
 /// Device: there is no such device, or it is unusable.
 pub(crate) fn open(device: Device) -> Result<Opened> {
-    let (files, may_fall_back) = (Files::system(), device == Device::Auto && !validation_wanted());
+    open_in(&Files::system(), device)
+}
+
+/// As [`open`], on a machine with these files.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_in(files: &Files, device: Device) -> Result<Opened> {
+    let may_fall_back = device == Device::Auto && !validation_wanted();
     let instead = |why| Ok(Opened { device: None, fallback: Some(why) });
     // Vulkan drivers for the CPU are slow to load, need much memory, and crash where memory is limited.
-    if may_fall_back && !nodes::may_have_gpu(&files) {
+    if may_fall_back && !nodes::may_have_gpu(files) {
         return instead(Fallback::NoGpu);
     }
-    match device.open() {
-        Ok(Some(best)) if may_fall_back && !takes_gpu(&files, best.caps()) => instead(Fallback::Unusable(format!(
+    let opened = device.open(files);
+    #[cfg(feature = "amdgpu")]
+    let opened = if may_fall_back { prefer_own_driver(files, opened) } else { opened };
+    match opened {
+        Ok(Some(best)) if may_fall_back && !takes_gpu(files, best.caps()) => instead(Fallback::Unusable(format!(
             "a GPU has a device node, and Vulkan knows only {}, which computes on the CPU as well",
             best.caps().name
         ))),
         Err(e) if may_fall_back => instead(Fallback::Unusable(e.to_string())),
         opened => Ok(Opened { device: opened?, fallback: None }),
+    }
+}
+
+/// The GPU that Vulkan has opened, or any of amdgpu's if it has opened none: by amdgpu's own interface, if that is better.
+#[cfg(feature = "amdgpu")]
+fn prefer_own_driver(files: &Files, by_vulkan: Result<Option<OpenDevice>>) -> Result<Option<OpenDevice>> {
+    #[allow(unused_mut)]
+    let mut number = None;
+    #[cfg(feature = "vulkan")]
+    if let Ok(Some(OpenDevice::Vulkan(gpu))) = &by_vulkan
+        && !gpu.caps.is_cpu()
+    {
+        match gpu.features.render_node {
+            Some(node) => number = u32::try_from(node).ok(),
+            None => return by_vulkan,
+        }
+    }
+    let Ok(own) = RenderDevice::find(files, number) else { return by_vulkan };
+    let opened = |device| Opened { device: Some(device), fallback: None };
+    let own = opened(OpenDevice::Amdgpu(Rc::new(own)));
+    match by_vulkan {
+        Ok(Some(vulkan)) if !vulkan.caps().is_cpu() => {
+            let vulkan = opened(vulkan);
+            Ok(if own_driver::is_better(&own, Some(&vulkan)) { own.device } else { vulkan.device })
+        }
+        _ if own_driver::is_better(&own, None) => Ok(own.device),
+        none => none,
     }
 }

@@ -25,6 +25,8 @@ mod offloads;
 #[cfg(any(feature = "cli", feature = "serve"))]
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub mod open;
+#[cfg(feature = "amdgpu")]
+mod own_driver;
 #[cfg(any(feature = "cli", feature = "serve"))]
 #[cfg_attr(not(feature = "serve"), allow(dead_code, unused_imports))]
 pub(crate) mod prefixes;
@@ -50,6 +52,8 @@ pub(crate) use draft::{
 pub use files::ModelFiles;
 #[cfg(all(feature = "npu", feature = "testing"))]
 pub use offloads::load as load_offload;
+#[cfg(all(feature = "amdgpu", feature = "testing"))]
+pub use own_driver::trial_in;
 
 use crate::cpu::Cpu;
 use crate::display;
@@ -57,6 +61,7 @@ use crate::error::{Setting, text};
 use crate::executor::weights::Progress;
 use crate::executor::{ExecutorExt, Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
+use crate::machine::files::Files;
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
@@ -94,9 +99,9 @@ pub struct Options {
     pub kv_tokens: Option<usize>,
     /// Threads of the CPU executor. Default: one a core.
     pub threads: Option<usize>,
-    /// Whether a Vulkan device's attention runs on the NPU.
+    /// Whether a GPU's attention runs on the NPU.
     pub npu: NpuUse,
-    /// The executor that attends in place of a Vulkan device, the NPU aside.
+    /// The executor that attends in place of a GPU, the NPU aside.
     pub offload: Option<OffloadKind>,
     /// Settings of the executor on a device.
     pub vulkan: ReplayOptions,
@@ -226,6 +231,15 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
     open(options.device)
 }
 
+/// As [`load`], on a machine with these files.
+///
+/// # Errors
+/// As [`load`].
+#[cfg(feature = "testing")]
+pub fn load_in(files: &Files, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Measure>> {
+    Ok(load_on(&device::open_in(files, options.device)?, checkpoint, options, &Progress::default())?)
+}
+
 /// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     refuse_drafter(checkpoint.shape())?;
@@ -269,7 +283,7 @@ pub(crate) fn refuse_drafter(shape: &Shape) -> Result<()> {
 #[cfg(feature = "cli")]
 pub(crate) fn check_npu() -> Result<()> {
     #[cfg(feature = "npu")]
-    return crate::npu::offload::find(&crate::machine::files::Files::system()).map(drop);
+    return crate::npu::offload::find(&Files::system()).map(drop);
     #[cfg(not(feature = "npu"))]
     Err(no_support())
 }
@@ -279,7 +293,10 @@ fn no_support() -> Error {
 }
 
 fn no_device_for_guest() -> Error {
-    Error::input("only a Vulkan device has a guest", text!("leave out the guest, or do not use ", Setting::Cpu))
+    Error::input(
+        "only a device of Vulkan or amdgpu has a guest",
+        text!("leave out the guest, or do not use ", Setting::Cpu),
+    )
 }
 
 /// As [`load`], for running the executor step by step.
@@ -323,7 +340,7 @@ fn load_on(
         // Here the device is `auto`, which has taken the CPU.
         None if options.offload.is_some() => return Err(no_device_for_guest()),
         None if matches!(options.npu, NpuUse::Require(_)) => {
-            let cause = "without a Vulkan device nothing of a model runs on the NPU";
+            let cause = "without a device of Vulkan or amdgpu nothing of a model runs on the NPU";
             return Err(Error::device(cause, text!("use ", Setting::NoNpu)));
         }
         None => {
@@ -410,7 +427,7 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
     let drafter_formats = checkpoint.drafter().map(|drafter| (drafter.shape(), drafter.formats(options.weights)));
     let drafter = drafter_formats.as_ref().map(|(shape, formats)| (*shape, formats as &dyn Fn(_) -> _));
     let staged = opened.staged().map(|needed| needed || options.vulkan.staged);
-    Plan::fit(Extent { kv: opened.kv(options), ..extent }, &opened.memory(), |extent| {
+    Plan::fit(Extent { kv: opened.kv(options), ..extent }, &opened.memory()?, |extent| {
         let formats = checkpoint.formats(options.weights);
         let schedule = Schedule::build_with(checkpoint.shape(), extent, formats, drafter);
         let needs = Needs::of_executor(&schedule, staged);

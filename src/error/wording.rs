@@ -33,8 +33,10 @@ settings! {
     KvTokens = "KV cache";
     /// Rows of a prompt that one pass takes.
     Chunk = "chunk";
-    /// Running on the CPU instead of a Vulkan device.
+    /// Running on the CPU instead of a GPU.
     Cpu = "the CPU";
+    /// Running on the best Vulkan device.
+    Vulkan = "Vulkan";
     /// Choosing a Vulkan device by its index.
     VulkanIndex = "its Vulkan index";
     /// The format of the weights on the device, by name: `int8`, `int4`, `bf16`.

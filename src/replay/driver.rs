@@ -121,6 +121,11 @@ pub trait KernelCompiler {
         false
     }
 
+    /// Whether a kernel may be [`Readiness::LeftOut`] for good: none is compiled. Passes have no such kernel then.
+    fn may_lack(&self) -> bool {
+        false
+    }
+
     /// Stores compiled kernels for the next start, if that saves compiling.
     fn save(&self) {}
 }
@@ -252,6 +257,22 @@ pub trait Memory {
     fn dma_buf(&self) -> Option<&DmaBuf> {
         None
     }
+
+    /// Makes the device's writes visible to the host, if another driver made the memory.
+    ///
+    /// # Errors
+    /// Device: that driver fails.
+    fn to_host(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes the host's writes visible to the device, if another driver made the memory.
+    ///
+    /// # Errors
+    /// As [`Memory::to_host`].
+    fn to_device(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Times that lists have recorded.
@@ -320,7 +341,7 @@ pub enum Readiness {
     NotYet,
     /// Not requested, or replaced by a later request.
     Unasked,
-    /// Late, or not compilable: the caller goes on without the kernel.
+    /// Late, not compilable, or not there: the caller goes on without the kernel.
     LeftOut,
 }
 

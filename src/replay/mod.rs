@@ -40,7 +40,7 @@ mod upload;
 
 #[cfg(test)]
 pub(crate) use handover::show_pages;
-#[cfg(any(feature = "cli", feature = "serve", test))]
+#[cfg(any(feature = "amdgpu", feature = "cli", feature = "serve", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 #[cfg(test)]
 pub(crate) use passes::{group as pass_group, kinds as pass_kinds};

@@ -4,7 +4,7 @@
 //! Lists with new choices are baked before the next pass begins.
 
 use super::Replay;
-use super::driver::{Driver, KernelCompiler};
+use super::driver::{Driver, KernelCompiler, Readiness};
 use super::options::Tune;
 use super::passes::tuned;
 use crate::executor::measure::TuningState;
@@ -78,11 +78,31 @@ impl<D: Driver> Replay<D> {
             return Ok(());
         }
         self.tuning.tuning = Some(Tuning::new(Choices::open(self.queue.driver.caps())));
+        let old = self.target.clone();
         self.with_tuner(Instant::now(), Allowance::ALL, &mut |_, _| {}, |tuner, target| {
             tuner.recall(target);
             Ok(())
-        })
-        .map(drop)
+        })?;
+        self.take_back(&old);
+        Ok(())
+    }
+
+    /// Puts the choices back to those of `old` if some pass, not only those that were measured, would lack a kernel.
+    /// Returns whether it did.
+    fn take_back(&mut self, old: &Target) -> bool {
+        if !self.queue.driver.compiler().may_lack() {
+            return false;
+        }
+        let addresses = self.memory.addresses();
+        let kernels = self.baking(&addresses).kernels();
+        let mut compiler = self.queue.driver.compiler();
+        let lacked = kernels.into_iter().find(|&kernel| compiler.readiness(kernel) == Readiness::LeftOut);
+        drop(compiler);
+        if let Some(lacked) = lacked {
+            log::warn!("tuned choices are not used: there is no code for {}", lacked.module.name());
+            self.target = old.clone();
+        }
+        lacked.is_some()
     }
 
     /// Compiles the passes' kernels.
@@ -111,6 +131,7 @@ impl<D: Driver> Replay<D> {
             Tune::Idle | Tune::Off => Allowance { measurements: 0, waits: false, ..Allowance::ALL },
         };
         self.tuning.improves = matches!(tune, Tune::Auto | Tune::Idle);
+        let old = self.target.clone();
         if tune == Tune::Off || tune == Tune::Auto && start.elapsed() + LEAST_TIME > most {
             return Ok(());
         }
@@ -133,6 +154,7 @@ impl<D: Driver> Replay<D> {
             })?
             .unwrap_or((Advance::Done, 0));
         progress.set_tuning(0, 0.0);
+        self.take_back(&old);
         self.tuning.improves &= advance == Advance::Paused;
         if measured > 0 {
             log::info!("tuned by {measured} measurements in {:.2} s", began.elapsed().as_secs_f64());
@@ -174,7 +196,7 @@ impl<D: Driver> Replay<D> {
         rows.extend(new.tuned.iter().filter(|(key, tile)| old.tuned.get(key) != Some(tile)).map(|(key, _)| key.1.rows));
         rows.extend(new.chosen.iter().filter(|(rows, way)| old.chosen.get(rows) != Some(way)).map(|(&rows, _)| rows));
         rows.extend(new.gated.iter().filter(|(rows, is)| old.gated.get(rows) != Some(is)).map(|(&rows, _)| rows));
-        if rows.is_empty() {
+        if rows.is_empty() || self.take_back(old) {
             return Ok(());
         }
         let addresses = self.memory.addresses();

@@ -129,7 +129,7 @@ fn a_guest_may_attend() {
         assert!(apart < 1e-2, "{guest}: {apart}");
     }
     let refused = |more: &[&str]| kiln(&[&base[..7], more].concat());
-    refused(&["--device", "cpu", "--guest", "cpu"]).refused(2, &["only a Vulkan device has a guest"]);
+    refused(&["--device", "cpu", "--guest", "cpu"]).refused(2, &["only a device of Vulkan or amdgpu has a guest"]);
     refused(&["--device", "vulkan", "--guest", "npu"]).refused(2, &["npu", "possible values: reference, cpu"]);
     assert!(!kiln(&["logits", "--help"]).stdout.contains("--guest"));
 }

@@ -71,7 +71,7 @@ fn without_a_vulkan_driver_the_exit_is_1_and_the_checks_are_there() {
     ran.failed(1, &[]);
     assert!(ran.stderr.starts_with("kiln: "), "{}", ran.stderr);
     let stdout = ran.stdout;
-    assert!(stdout.contains("vulkan.loader") && stdout.contains("no Vulkan device can run Kiln"), "{stdout}");
+    assert!(stdout.contains("vulkan.loader") && stdout.contains("no GPU can run Kiln"), "{stdout}");
     assert_eq!(probe(&["--json"]).object()["summary"]["runs"], false);
 }
 
@@ -89,6 +89,19 @@ fn the_device_that_auto_takes_is_named() {
     assert!(vulkan["text"].as_str().unwrap().starts_with(&named), "{vulkan}");
 }
 
+/// No machine has so many render nodes.
+#[test]
+fn a_chosen_amdgpu_device_that_is_not_there_is_no_other_one() {
+    let ran = probe(&["--quick", "--json", "--device", "amdgpu:9999"]);
+    ran.failed(1, &["amdgpu:9999"]);
+    let report = ran.object();
+    let open = check(&report, "amdgpu.open");
+    assert_eq!((&open["verdict"], &report["summary"]["runs"]), (&"fail".into(), &false.into()));
+    let evidence = open["evidence"].as_str().unwrap();
+    assert!(evidence.starts_with("there is no render node "), "{evidence}");
+    kiln(&["run", "--device", "amdgpu:9999", "--tokens", "2", "-n", "1"]).refused(4, &[evidence, "; "]);
+}
+
 #[test]
 fn a_device_that_is_not_there_is_named_and_one_that_is_suggested() {
     let ran = probe(&["--quick", "--json", "--device", "vulkan:99"]);
@@ -104,7 +117,7 @@ fn a_device_that_is_not_there_is_named_and_one_that_is_suggested() {
     let fit = format!("vulkan:{} (", fit.expect("a fit device"));
     let summary = report["summary"]["text"].as_str().unwrap();
     for text in [stderr.as_str(), summary] {
-        assert!(text.contains("vulkan:99") && text.contains(&fit) && !text.contains("no Vulkan device"), "{text}");
+        assert!(text.contains("vulkan:99") && text.contains(&fit) && !text.contains("no GPU can"), "{text}");
     }
     assert_eq!(report["summary"]["runs"], false);
 }

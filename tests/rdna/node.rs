@@ -63,10 +63,16 @@ fn change(words: &mut [u32], plant: Plant) {
 }
 
 /// See the module. Caches live from one submit to the next.
-struct ExecutingGpu {
+pub struct ExecutingGpu {
     ring: Ring,
     machine: Machine,
     plant: Option<Plant>,
+}
+
+impl ExecutingGpu {
+    pub fn new(config: Config) -> ExecutingGpu {
+        ExecutingGpu { ring: Ring::default(), machine: Machine::new(config), plant: None }
+    }
 }
 
 impl Executes for ExecutingGpu {
@@ -109,7 +115,7 @@ impl Executes for ExecutingGpu {
 fn open(compiler: &Shared, setup: Setup, plant: Option<Plant>) -> (FakeNode, Rc<RenderDevice>, Amdgpu) {
     let chip = compiler.borrow().chip;
     let config = Config { apart: !setup.relay, ..chip.config(setup.seed) };
-    let node = FakeNode::new(chip.code(), ExecutingGpu { ring: Ring::default(), machine: Machine::new(config), plant });
+    let node = FakeNode::new(chip.code(), ExecutingGpu { plant, ..ExecutingGpu::new(config) });
     let device = Rc::new(RenderDevice::open(&node.path()).unwrap_or_else(|e| panic!("{e}")));
     let compiler = compiler.clone();
     let source = move |kernel: &Kernel| Ok(compiler.borrow_mut().product_code(*kernel));

@@ -633,7 +633,7 @@ fn a_guest_is_of_a_vulkan_device_alone_and_verifies_no_drafts() {
     };
     for device in [Device::Cpu, Device::Reference] {
         let (code, said) = refused(device, 0);
-        assert!(code == 2 && said.contains("only a Vulkan device has a guest; "), "{said}");
+        assert!(code == 2 && said.contains("only a device of Vulkan or amdgpu has a guest; "), "{said}");
     }
     let (code, said) = refused(common::vulkan(), 4);
     assert!(code == 2 && said.contains("drafts"), "{said}");

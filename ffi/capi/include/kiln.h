@@ -126,7 +126,7 @@ typedef struct kiln_engine_options {
      */
     struct kiln_text model;
     /*
-     auto, vulkan, vulkan:N, cpu or reference.
+     auto, vulkan, vulkan:N, amdgpu, amdgpu:N, cpu or reference.
      */
     struct kiln_text device;
     /*

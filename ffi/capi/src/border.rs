@@ -87,7 +87,7 @@ pub struct kiln_engine_options {
     pub size: usize,
     /// The model: a directory, a GGUF file, or the id of a model in the Hugging Face hub's cache. Empty: the built-in one.
     pub model: kiln_text,
-    /// auto, vulkan, vulkan:N, cpu or reference.
+    /// auto, vulkan, vulkan:N, amdgpu, amdgpu:N, cpu or reference.
     pub device: kiln_text,
     /// int8, int4 or bf16.
     pub weights: kiln_text,

@@ -74,7 +74,7 @@ impl ModelForm {
     pub(crate) fn fit_on(opened: &engine::Opened, files: &ModelFiles) -> Result<u64> {
         let (options, shape) = (engine::Options::default(), files.shape()?);
         let form = ModelForm::of_files(files, &shape, options.weights, opened.staged());
-        form.fit(options.extent(&shape)?, &opened.memory()).map(|(_, plan)| plan.bytes())
+        form.fit(options.extent(&shape)?, &opened.memory()?).map(|(_, plan)| plan.bytes())
     }
 
     /// All bytes that a schedule for `extent` needs.

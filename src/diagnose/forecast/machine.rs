@@ -107,7 +107,7 @@ impl PlannedMachine {
 
     fn this(device: Device) -> Result<PlannedMachine> {
         let opened = engine::open(device)?;
-        let (memory, staged) = (opened.memory(), opened.staged());
+        let (memory, staged) = (opened.memory()?, opened.staged());
         let (bandwidth, size, operations) = match &opened.device {
             Some(device) => {
                 let (bandwidth, size) = device.read_rate(MEASURE_BYTES)?;

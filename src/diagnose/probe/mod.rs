@@ -1,6 +1,7 @@
 //! Describes this machine, finds faults and measures it. Each check has a verdict, its evidence and, if there is one, a
 //! remedy. A missing driver or file, or a nonsensical answer, is a verdict too.
 
+mod amdgpu;
 mod gpu;
 mod measure;
 mod model;
@@ -8,7 +9,7 @@ mod model;
 mod npu;
 #[cfg(feature = "npu")]
 mod reads;
-#[cfg(all(feature = "npu", feature = "vulkan"))]
+#[cfg(all(feature = "npu", any(feature = "amdgpu", feature = "vulkan")))]
 mod round_trip;
 mod share;
 mod system;
@@ -178,7 +179,7 @@ pub struct ProbeReport {
     pub checks: Vec<Check>,
     /// The device that was chosen.
     pub choice: Device,
-    /// Name of the Vulkan device that Kiln can run on.
+    /// Name of the device that Kiln can run on.
     pub device: Option<String>,
     /// Every Vulkan device that Kiln can run on: its number in `vulkan:N` and its name.
     pub fit: Vec<(usize, String)>,
@@ -216,13 +217,13 @@ impl ProbeReport {
         self.checks.iter().filter(|c| c.verdict == verdict).count()
     }
 
-    /// The number of a Vulkan device that was chosen by number and cannot run Kiln, with a list of those that can:
+    /// A device that was chosen by its number or driver and cannot run Kiln, with a list of those that can:
     /// `vulkan:0 (name), …`. `None` where the choice can run, or no other device can.
-    pub fn instead(&self) -> Option<(usize, String)> {
-        let (Device::Vulkan(Some(chosen)), None) = (self.choice, &self.device) else { return None };
-        let others = self.fit.iter().filter(|(i, _)| *i != chosen);
+    pub fn instead(&self) -> Option<(String, String)> {
+        let (Device::Vulkan(Some(_)) | Device::Amdgpu(_), None) = (self.choice, &self.device) else { return None };
+        let others = self.fit.iter().filter(|(i, _)| Device::Vulkan(Some(*i)) != self.choice);
         let others: Vec<String> = others.map(|(i, name)| format!("vulkan:{i} ({name})")).collect();
-        (!others.is_empty()).then(|| (chosen, others.join(", ")))
+        (!others.is_empty()).then(|| (self.choice.to_string(), others.join(", ")))
     }
 
     /// If a GPU was left asleep: why it is not known whether Kiln can run here, and the remedy.
@@ -250,9 +251,9 @@ impl ProbeReport {
             }
             (Some(device), _) => format!("Kiln can run on {device}{unfit}"),
             (None, Some((chosen, others))) => {
-                format!("Kiln cannot run on vulkan:{chosen}, which was chosen; fit: {others}")
+                format!("Kiln cannot run on {chosen}, which was chosen; fit: {others}")
             }
-            (None, None) => "no Vulkan device can run Kiln: only the slow CPU executor is left".into(),
+            (None, None) => "no GPU can run Kiln: only the slow CPU executor is left".into(),
         };
         let names = |verdict| {
             let names: Vec<&str> =
@@ -307,10 +308,18 @@ pub fn run(request: &ProbeOptions<'_>, progress: &dyn Fn(&str)) -> ProbeReport {
     system::check(&mut checks, files);
     let asleep = if request.wakes { Vec::new() } else { nodes::sleeping_gpus(files) };
     progress("Vulkan");
-    let vulkan::VulkanDevices { opened, device, fit, hardware } = match asleep.is_empty() {
-        true => vulkan::check(&mut of_vulkan, request.device),
+    let vulkan::VulkanDevices { mut opened, mut device, fit, hardware } = match asleep.is_empty() {
+        true => vulkan::check(&mut of_vulkan, files, request.device),
         false => vulkan::leave_unasked(&mut of_vulkan, &asleep),
     };
+    if asleep.is_empty() && !request.device.is_host() {
+        let by_amdgpu = amdgpu::check(&mut of_vulkan, files, request.device);
+        let is_auto = request.device == Device::Auto && opened.as_ref().is_none_or(|gpu| gpu.caps().is_cpu());
+        if matches!(request.device, Device::Amdgpu(_)) || is_auto && by_amdgpu.is_some() {
+            device = by_amdgpu.as_ref().map(|gpu| gpu.caps().name.clone());
+            opened = by_amdgpu;
+        }
+    }
     progress("GPU");
     gpu::check(&mut checks, files, hardware, &asleep);
     checks.all.append(&mut of_vulkan.all);

@@ -26,7 +26,8 @@ pub(super) fn check(checks: &mut Checks, model: &Wanted<'_>, opened: &Opened) {
     let Some(extent) = checks.got("memory", Verdict::Fail, model.options.extent(model.shape)) else { return };
     let extent = Extent { kv: opened.kv(&model.options), ..extent };
     let schedule = Schedule::build(model.shape, extent, model.files.formats(model.options.weights, model.shape));
-    let (memory, needs) = (opened.memory(), Needs::of_executor(&schedule, opened.staged()));
+    let Some(memory) = checks.got("memory", Verdict::Fail, opened.memory()) else { return };
+    let needs = Needs::of_executor(&schedule, opened.staged());
     checks.show("memory", Verdict::Fail, Plan::place(&schedule, &memory, needs), |plan| {
         let parts: Vec<String> = plan.sums().into_iter().map(|(kind, sum)| format!("{kind} {}", bytes(sum))).collect();
         let heaps: Vec<String> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();

@@ -1,6 +1,6 @@
 //! Read rates of the NPU: by number of channels, and beside the GPU; and the cost of a round trip between the two.
 
-#[cfg(feature = "vulkan")]
+#[cfg(any(feature = "amdgpu", feature = "vulkan"))]
 use super::round_trip;
 use super::{Checks, Verdict, measure};
 use crate::engine::device::OpenDevice;
@@ -60,9 +60,9 @@ fn check_beside(checks: &mut Checks, npu: NpuReader<'_>, alone: f64, gpu: Option
     match gpu {
         Ok(gpu) => {
             if let Some(npu) = check_together(checks, npu, gpu, alone, now) {
-                #[cfg(feature = "vulkan")]
+                #[cfg(any(feature = "amdgpu", feature = "vulkan"))]
                 round_trip::check(checks, npu.into_program(), gpu, now);
-                #[cfg(not(feature = "vulkan"))]
+                #[cfg(not(any(feature = "amdgpu", feature = "vulkan")))]
                 drop(npu);
             }
         }

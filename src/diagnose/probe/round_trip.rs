@@ -2,15 +2,24 @@
 //! GPU reads the NPU's result.
 
 use super::{Checks, Verdict};
+#[cfg(feature = "amdgpu")]
+use crate::amdgpu::device::{GTT_HEAP, RenderDevice};
+#[cfg(feature = "amdgpu")]
+use crate::amdgpu::driver::Amdgpu;
 use crate::engine::device::OpenDevice;
 use crate::lower::dispatch::Edge;
 use crate::npu::reader::check_sums;
 use crate::npu::reads::{CHANNELS, HEADERS_BYTES, ReadLayout, SUMS_BYTES, UNIT_BYTES, pattern};
 use crate::npu::{BufferId, CommandId, LoadedProgram};
 use crate::replay::device_queue::DeviceQueue;
+#[cfg(feature = "amdgpu")]
+use crate::replay::driver::MemorySource;
 use crate::replay::driver::{DeviceCommand, Driver, HostAccess, Memory, MemoryCopy};
-use crate::vulkan::memory::{Backing, Buffer, heaps};
-use crate::vulkan::{Gpu, Vulkan};
+#[cfg(feature = "vulkan")]
+use crate::vulkan::{
+    Gpu, Vulkan,
+    memory::{Backing, Buffer, heaps},
+};
 use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,18 +31,24 @@ const TRIPS: usize = 16;
 /// The longest time for the NPU's part of a trip, which normally takes a fraction of a millisecond.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Makes round trips in memory that Vulkan exports.
+/// Makes round trips in memory that the GPU's driver exports.
 pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &OpenDevice, now: &dyn Fn() -> f64) {
-    let OpenDevice::Vulkan(gpu) = gpu;
-    if !gpu.features.sharing.exports {
-        return checks.unseen(
-            "round-trip",
-            "this Vulkan driver exports no dma-buf that the NPU could read",
-            "on AMD any recent Mesa does",
-        );
-    }
-    let backings = [Backing::Exported, Backing::Exported];
-    let took = RoundTrip::new(program, gpu, backings).and_then(|mut trip| trip.median(now));
+    let took = match gpu {
+        #[cfg(feature = "vulkan")]
+        OpenDevice::Vulkan(gpu) if !gpu.features.sharing.exports => {
+            return checks.unseen(
+                "round-trip",
+                "this Vulkan driver exports no dma-buf that the NPU could read",
+                "on AMD any recent Mesa does",
+            );
+        }
+        #[cfg(feature = "vulkan")]
+        OpenDevice::Vulkan(gpu) => {
+            RoundTrip::by_vulkan(program, gpu, [Backing::Exported, Backing::Exported]).and_then(|mut t| t.median(now))
+        }
+        #[cfg(feature = "amdgpu")]
+        OpenDevice::Amdgpu(device) => by_amdgpu(program, device).and_then(|mut trip| trip.median(now)),
+    };
     checks.show("round-trip", Verdict::Fail, took, |seconds| {
         let (micros, read) = (1e6 * seconds, crate::display::bytes(BYTES as u64));
         format!(
@@ -43,44 +58,65 @@ pub(super) fn check(checks: &mut Checks, program: LoadedProgram<'_>, gpu: &OpenD
 }
 
 /// The parts of a round trip. Fields are dropped in this order, so that neither device uses freed memory.
-pub(super) struct RoundTrip<'x> {
+pub(super) struct RoundTrip<'x, D: Driver> {
     program: LoadedProgram<'x>,
     command: CommandId,
     arguments: [BufferId; 3],
     layout: ReadLayout,
     /// The GPU's commands before and after the NPU's.
-    lists: [<Vulkan as Driver>::Baked; 2],
-    queue: DeviceQueue<Vulkan>,
+    lists: [D::Baked; 2],
+    queue: DeviceQueue<D>,
     /// The host's buffers for the data that the GPU writes, and for the sums that it reads.
-    written: Buffer,
-    found: Buffer,
+    written: D::Memory,
+    found: D::Memory,
     /// Shared buffers: the data from the GPU, and the sums from the NPU.
-    data: Buffer,
-    sums: Buffer,
+    data: D::Memory,
+    sums: D::Memory,
 }
 
-impl<'x> RoundTrip<'x> {
-    /// A round trip through the program `read_sum`, in shared memory of these two kinds.
+#[cfg(feature = "vulkan")]
+impl<'x> RoundTrip<'x, Vulkan> {
+    /// [`RoundTrip::new`] in shared memory of these two kinds.
     ///
     /// # Errors
-    /// Refused: memory is short. Device: a driver refuses.
-    pub(super) fn new(
-        mut program: LoadedProgram<'x>,
+    /// As [`RoundTrip::new`].
+    pub(super) fn by_vulkan(
+        program: LoadedProgram<'x>,
         gpu: &Rc<Gpu>,
         [data, sums]: [Backing; 2],
-    ) -> Result<RoundTrip<'x>> {
-        let wrong = |cause| Error::input(cause, "report this");
-        let layout = ReadLayout::new(CHANNELS, BYTES, 1).map_err(wrong)?;
-        let stream = layout.stream().map_err(wrong)?.bytes();
+    ) -> Result<RoundTrip<'x, Vulkan>> {
         let heap = heaps::host_heap(gpu)?;
         let host = |bytes| Buffer::new(gpu, bytes as u64, heap, HostAccess::Host);
         let shared = |bytes, backing| Buffer::backed(gpu, bytes as u64, heap, HostAccess::Host, backing);
-        let (written, found) = (host(BYTES)?, host(SUMS_BYTES)?);
-        let (data, sums) = (shared(BYTES, data)?, shared(SUMS_BYTES, sums)?);
+        let buffers = [host(BYTES)?, host(SUMS_BYTES)?, shared(BYTES, data)?, shared(SUMS_BYTES, sums)?];
+        RoundTrip::new(program, Vulkan::new(gpu)?, buffers)
+    }
+}
 
+#[cfg(feature = "amdgpu")]
+fn by_amdgpu<'x>(program: LoadedProgram<'x>, device: &Rc<RenderDevice>) -> Result<RoundTrip<'x, Amdgpu>> {
+    let driver = Amdgpu::of(device)?;
+    let allocate = |bytes, source| driver.allocate(bytes as u64, GTT_HEAP, HostAccess::Host, source);
+    let [host, shared] = [MemorySource::Ordinary, MemorySource::Exported];
+    let buffers =
+        [allocate(BYTES, host)?, allocate(SUMS_BYTES, host)?, allocate(BYTES, shared)?, allocate(SUMS_BYTES, shared)?];
+    RoundTrip::new(program, driver, buffers)
+}
+
+impl<'x, D: Driver> RoundTrip<'x, D> {
+    /// A round trip through the program `read_sum`. `buffers`: two that the host maps, for the data and the sums, and
+    /// two that are shared.
+    ///
+    /// # Errors
+    /// Refused: memory is short. Device: a driver refuses.
+    fn new(mut program: LoadedProgram<'x>, driver: D, buffers: [D::Memory; 4]) -> Result<RoundTrip<'x, D>> {
+        let wrong = |cause| Error::input(cause, "report this");
+        let layout = ReadLayout::new(CHANNELS, BYTES, 1).map_err(wrong)?;
+        let stream = layout.stream().map_err(wrong)?.bytes();
+        let [written, found, data, sums] = buffers;
         let headers = program.allocate(HEADERS_BYTES as u64)?;
         program.write(headers, &layout.headers())?;
-        let mut import = |buffer: &Buffer| {
+        let mut import = |buffer: &D::Memory| {
             let made = buffer.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
             program.import(made)
         };
@@ -90,7 +126,7 @@ impl<'x> RoundTrip<'x> {
         let command = program.add_command(stream.len())?;
         program.set_stream(command, &stream)?;
 
-        let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
+        let mut queue = DeviceQueue::new(driver);
         let mut bake = |from, to, bytes: usize| {
             let copy = DeviceCommand::Copy(MemoryCopy::new(from, to, bytes as u64));
             queue.driver.bake(&[DeviceCommand::Wait(Edge::Device), copy, DeviceCommand::Wait(Edge::Host)])

@@ -5,14 +5,25 @@
 mod vulkan;
 
 use super::{Checks, Verdict};
+#[cfg(feature = "amdgpu")]
+use crate::amdgpu::{
+    device::{GTT_HEAP, RenderDevice},
+    driver::Amdgpu,
+};
 use crate::engine::device::OpenDevice;
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
-use crate::sys;
+use crate::replay::device_queue::DeviceQueue;
+use crate::replay::driver::{Driver, Memory, MemoryCopy};
+#[cfg(feature = "amdgpu")]
+use crate::replay::driver::{HostAccess, MemorySource};
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
+use crate::{Error, Result, sys};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
+#[cfg(feature = "amdgpu")]
+use std::rc::Rc;
 
 /// Bytes of each buffer that is shared on trial.
 const BYTES: u64 = 64 << 10;
@@ -42,6 +53,10 @@ pub(super) fn check(checks: &mut Checks, files: &Files, device: Option<&OpenDevi
     report_source(checks, "heap", &heap, remedy);
     #[cfg(feature = "vulkan")]
     vulkan::check(checks, device, [("udmabuf", memfd), ("heap", heap)]);
+    #[cfg(feature = "amdgpu")]
+    if let Some(OpenDevice::Amdgpu(device)) = device {
+        report_exchange(checks, "export", "exported from amdgpu", same_bytes(device));
+    }
     let is_asked = |node: &DeviceNode| node.is_amdgpu() && !asleep.contains(&node.name);
     for (i, node) in DeviceNode::gpus(files).iter().enumerate().filter(|(_, node)| is_asked(node)) {
         check_amdgpu(checks, &format!("gpu{i}"), files, node, device);
@@ -102,6 +117,47 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::DriverResult<DmaBu
         Ok(_) => checks.ok(name, "made a dma-buf; the same bytes through both views of it"),
         Err(e) if e.errno == Errno::EIO => checks.fail(name, e.to_string(), "report this kernel"),
         Err(e) => checks.unseen(name, e.to_string(), remedy),
+    }
+}
+
+/// Whether a GPU and a mapping of the memory that amdgpu exports see each other's writes.
+#[cfg(feature = "amdgpu")]
+fn same_bytes(device: &Rc<RenderDevice>) -> Result<bool> {
+    let driver = Amdgpu::of(device)?;
+    let bounce = driver.allocate(BYTES, GTT_HEAP, HostAccess::Host, MemorySource::Ordinary)?;
+    let shared = driver.allocate(BYTES, GTT_HEAP, HostAccess::Host, MemorySource::Exported)?;
+    sees_writes(driver, bounce, &shared)
+}
+
+/// Whether a device and a mapping of the same memory see each other's writes.
+#[cfg_attr(not(any(feature = "amdgpu", feature = "vulkan")), allow(dead_code))]
+fn sees_writes<D: Driver>(driver: D, mut bounce: D::Memory, shared: &D::Memory) -> Result<bool> {
+    let mut queue = DeviceQueue::new(driver);
+    let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
+    let mut view = own.map()?;
+    // Written by the GPU, read by the mapping.
+    let mut bytes = vec![0; BYTES as usize];
+    fill(&mut bytes, 4);
+    bounce.copy_from(&bytes)?;
+    shared.to_device()?;
+    queue.copy([MemoryCopy::new(&bounce, shared, BYTES)])?;
+    shared.to_host()?;
+    let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
+    // Written by the mapping, read by the GPU.
+    touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
+    shared.to_device()?;
+    queue.copy([MemoryCopy::new(shared, &bounce, BYTES)])?;
+    shared.to_host()?;
+    bounce.copy_to(&mut bytes)?;
+    Ok(there && holds(&bytes, 5))
+}
+
+#[cfg_attr(not(any(feature = "amdgpu", feature = "vulkan")), allow(dead_code))]
+fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<bool>) {
+    match answer {
+        Ok(true) => checks.ok(name, format!("{what}: the same bytes on both sides, both ways")),
+        Ok(false) => checks.fail(name, format!("{what}: each side has bytes of its own"), "update the GPU's driver"),
+        Err(e) => checks.fault(name, Verdict::Fail, &e),
     }
 }
 

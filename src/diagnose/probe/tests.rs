@@ -507,15 +507,24 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
         ProbeReport { checks: Vec::new(), choice, device: None, fit, on_cpu: false, asleep: Vec::new() }
     };
     let some = report(Device::Vulkan(Some(5)), &[0, 2]);
-    assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
+    assert_eq!(some.instead(), Some(("vulkan:5".into(), "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
     assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
     // Listed as suitable, but failed.
-    assert_eq!(report(Device::Vulkan(Some(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
-    for none in
-        [report(Device::Vulkan(Some(2)), &[2]), report(Device::Vulkan(Some(0)), &[]), report(Device::Vulkan(None), &[])]
-    {
+    assert_eq!(
+        report(Device::Vulkan(Some(2)), &[0, 2]).instead(),
+        Some(("vulkan:2".into(), "vulkan:0 (device 0)".into()))
+    );
+    for (chosen, name) in [(Device::Amdgpu(None), "amdgpu"), (Device::Amdgpu(Some(129)), "amdgpu:129")] {
+        assert_eq!(report(chosen, &[0]).instead(), Some((name.into(), "vulkan:0 (device 0)".into())));
+    }
+    for none in [
+        report(Device::Vulkan(Some(2)), &[2]),
+        report(Device::Vulkan(Some(0)), &[]),
+        report(Device::Vulkan(None), &[]),
+        report(Device::Amdgpu(None), &[]),
+    ] {
         assert_eq!(none.instead(), None);
-        assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
+        assert!(none.summary().starts_with("no GPU can run Kiln"), "{}", none.summary());
     }
     let runs = ProbeReport { device: Some("it".into()), ..some };
     assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it; 0 ok"));

@@ -7,6 +7,7 @@ use crate::engine::Device;
 use crate::engine::device::OpenDevice;
 use crate::error::{Setting, text};
 use crate::lower::caps::DeviceKind;
+use crate::machine::files::Files;
 #[cfg(feature = "vulkan")]
 use crate::vulkan::device::survey::{self, Listed};
 
@@ -31,15 +32,16 @@ pub(super) fn leave_unasked(checks: &mut Checks, asleep: &[String]) -> VulkanDev
 }
 
 /// Checks every Vulkan device. Opens the one that Kiln would run on, if requested.
-pub(super) fn check(checks: &mut Checks, device: Device) -> VulkanDevices {
+pub(super) fn check(checks: &mut Checks, files: &Files, device: Device) -> VulkanDevices {
     let (fit, hardware) = check_devices(checks.group("vulkan"));
     checks.group("vulkan");
-    if device.is_host() {
-        checks.skip("open", text!("not asked for", Setting::Cpu.aside()));
+    if device.is_host() || matches!(device, Device::Amdgpu(_)) {
+        let aside = if device.is_host() { Setting::Cpu.aside() } else { Setting::Device.aside() };
+        checks.skip("open", text!("not asked for", aside));
         let device = fit.first().map(|(_, name)| name.clone());
         return VulkanDevices { opened: None, device, fit, hardware };
     }
-    let opened = open(checks, device);
+    let opened = open(checks, files, device);
     let device = opened.as_ref().map(|gpu| gpu.caps().name.clone());
     VulkanDevices { opened, device, fit, hardware }
 }
@@ -65,8 +67,8 @@ fn check_devices(checks: &mut Checks) -> (Vec<(usize, String)>, bool) {
     (Vec::new(), false)
 }
 
-fn open(checks: &mut Checks, device: Device) -> Option<OpenDevice> {
-    let opened = checks.got("open", Verdict::Fail, device.open())??;
+fn open(checks: &mut Checks, files: &Files, device: Device) -> Option<OpenDevice> {
+    let opened = checks.got("open", Verdict::Fail, device.open(files))??;
     let evidence = format!("opened {}", opened.caps().name);
     match opened.caps().kind {
         DeviceKind::Cpu => checks.warn(

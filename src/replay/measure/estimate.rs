@@ -72,7 +72,7 @@ impl Testbed for NoBed {
     fn ask_for(&mut self, _: &[Kernel]) {}
 
     fn readiness(&mut self, _: &[Kernel]) -> Readiness {
-        Readiness::LeftOut
+        Readiness::Unasked
     }
 
     fn wait(&mut self, _: Duration) -> Result<()> {

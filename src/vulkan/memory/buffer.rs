@@ -193,22 +193,6 @@ impl Buffer {
         self.held.set(held);
         Ok(())
     }
-
-    /// Makes the device's writes visible to the host, if another driver made the memory.
-    ///
-    /// # Errors
-    /// Device: that driver fails.
-    pub(crate) fn to_host(&self) -> Result<()> {
-        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
-    }
-
-    /// Makes the host's writes visible to the device, if another driver made the memory.
-    ///
-    /// # Errors
-    /// As [`Buffer::to_host`].
-    pub(crate) fn to_device(&self) -> Result<()> {
-        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
-    }
 }
 
 impl Memory for Buffer {
@@ -241,6 +225,14 @@ impl Memory for Buffer {
 
     fn dma_buf(&self) -> Option<&DmaBuf> {
         self.dma_buf.as_ref()
+    }
+
+    fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
     }
 }
 

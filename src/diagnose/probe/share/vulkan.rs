@@ -1,21 +1,23 @@
 //! Memory shared with a Vulkan device.
 
-use super::{BYTES, fill, holds, touch};
-use crate::diagnose::probe::{Checks, Verdict};
+use super::{BYTES, report_exchange, sees_writes};
+use crate::diagnose::probe::Checks;
 use crate::engine::device::OpenDevice;
-use crate::replay::device_queue::DeviceQueue;
-use crate::replay::driver::{HostAccess, Memory, MemoryCopy};
-use crate::sys::dma_buf::{self, DmaBuf, sealed_memfd};
+use crate::replay::driver::HostAccess;
+use crate::sys::dma_buf::{DmaBuf, sealed_memfd};
 use crate::vulkan::memory::heaps;
 use crate::vulkan::memory::{Backing, Buffer};
 use crate::vulkan::{Gpu, Vulkan};
-use crate::{Error, Result, sys};
+use crate::{Result, sys};
 use std::rc::Rc;
 
-/// The Vulkan device.
-fn gpu(device: &OpenDevice) -> &Rc<Gpu> {
-    let OpenDevice::Vulkan(gpu) = device;
-    gpu
+/// The device, if it is Vulkan's.
+fn gpu(device: &OpenDevice) -> Option<&Rc<Gpu>> {
+    match device {
+        OpenDevice::Vulkan(gpu) => Some(gpu),
+        #[cfg(feature = "amdgpu")]
+        OpenDevice::Amdgpu(_) => None,
+    }
 }
 
 /// Checks what the device exports, and what it imports of these sources.
@@ -24,7 +26,7 @@ pub(super) fn check(
     device: Option<&OpenDevice>,
     sources: [(&'static str, sys::DriverResult<DmaBuf>); 2],
 ) {
-    if let Some(gpu) = device.map(gpu) {
+    if let Some(gpu) = device.and_then(gpu) {
         check_export(checks, gpu);
         check_import(checks, gpu, sources);
     }
@@ -32,7 +34,7 @@ pub(super) fn check(
 
 /// The device, if it imports dma-bufs.
 pub(super) fn importer(device: Option<&OpenDevice>) -> Option<&Rc<Gpu>> {
-    device.map(gpu).filter(|gpu| gpu.features.sharing.imports)
+    device.and_then(gpu).filter(|gpu| gpu.features.sharing.imports)
 }
 
 /// Imports amdgpu's own memory. A GTT-only arena needs this.
@@ -40,37 +42,11 @@ pub(super) fn check_gtt(checks: &mut Checks, name: &str, gpu: &Rc<Gpu>, made: Dm
     report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", same_bytes(gpu, Backing::Imported(made)));
 }
 
-/// Whether the GPU and a mapping of the same memory see each other's writes.
 fn same_bytes(gpu: &Rc<Gpu>, backing: Backing) -> Result<bool> {
-    let mut queue = DeviceQueue::new(Vulkan::new(gpu)?);
     let heap = heaps::host_heap(gpu)?;
-    let mut bounce = Buffer::new(gpu, BYTES, heap, HostAccess::Host)?;
-    let shared = &Buffer::backed(gpu, BYTES, heap, HostAccess::Host, backing)?;
-    let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
-    let mut view = own.map()?;
-    // Written by the GPU, read by the mapping.
-    let mut bytes = vec![0; BYTES as usize];
-    fill(&mut bytes, 4);
-    bounce.copy_from(&bytes)?;
-    shared.to_device()?;
-    queue.copy([MemoryCopy::new(&bounce, shared, BYTES)])?;
-    shared.to_host()?;
-    let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
-    // Written by the mapping, read by the GPU.
-    touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
-    shared.to_device()?;
-    queue.copy([MemoryCopy::new(shared, &bounce, BYTES)])?;
-    shared.to_host()?;
-    bounce.copy_to(&mut bytes)?;
-    Ok(there && holds(&bytes, 5))
-}
-
-fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<bool>) {
-    match answer {
-        Ok(true) => checks.ok(name, format!("{what}: the same bytes on both sides, both ways")),
-        Ok(false) => checks.fail(name, format!("{what}: each side has bytes of its own"), "update the Vulkan driver"),
-        Err(e) => checks.fault(name, Verdict::Fail, &e),
-    }
+    let bounce = Buffer::new(gpu, BYTES, heap, HostAccess::Host)?;
+    let shared = Buffer::backed(gpu, BYTES, heap, HostAccess::Host, backing)?;
+    sees_writes(Vulkan::new(gpu)?, bounce, &shared)
 }
 
 fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {

@@ -5,6 +5,7 @@ use super::*;
 use crate::diagnose::probe::round_trip::RoundTrip;
 use crate::engine::Device;
 use crate::error::Error;
+use crate::machine::files::Files;
 use crate::npu::modelled_tests::{ArrayFault, loaded};
 use crate::npu::programs::READ_SUM;
 use crate::npu::reads::UNIT_BYTES;
@@ -188,7 +189,7 @@ fn where_one_reader_fails_or_stands_still_the_other_is_stopped() {
 }
 
 fn gpu() -> OpenDevice {
-    Device::Vulkan(None).open().expect("a Vulkan device").expect("no executor of the CPU")
+    Device::Vulkan(None).open(&Files::system()).expect("a Vulkan device").expect("no executor of the CPU")
 }
 
 /// The Vulkan device's part of simultaneous reads: it reads until it is stopped.
@@ -212,12 +213,12 @@ fn shared(bytes: u64) -> DmaBuf {
 /// accepts no dma-buf, as lavapipe before Mesa 25.0, is reported in one line; `tools/matrix-test` has a newer one.
 #[test]
 fn bytes_go_from_a_vulkan_device_to_the_model_of_the_array_and_back() {
-    let OpenDevice::Vulkan(gpu) = gpu();
+    let OpenDevice::Vulkan(gpu) = gpu() else { panic!("another driver's device") };
     let trip = |fault| {
         let (on, looks) = (OnModel::new(), Cell::new(0.0));
         let program = loaded(&READ_SUM, &on.cycles, fault)?;
         let backings = [64 << 10, 4096].map(|bytes| Backing::Imported(shared(bytes)));
-        RoundTrip::new(program, &gpu, backings)?.median(&|| looks.replace(looks.get() + 1e-4))
+        RoundTrip::by_vulkan(program, &gpu, backings)?.median(&|| looks.replace(looks.get() + 1e-4))
     };
     if !gpu.features.sharing.imports {
         let e = trip(ArrayFault::Sound).expect_err("memory that is not shared").to_string();
@@ -256,7 +257,7 @@ fn what_is_missing_beside_the_npu_is_said() {
         gpu.caps().is_cpu() && lines(checks).iter().all(|line| line.contains("the Vulkan device is the processor"))
     );
 
-    let OpenDevice::Vulkan(opened) = &gpu;
+    let OpenDevice::Vulkan(opened) = &gpu else { panic!("another driver's device") };
     if !opened.features.sharing.exports {
         let mut checks = Checks::default();
         checks.group("npu0");

@@ -7,6 +7,7 @@ use crate::lower::dispatch::Dispatch;
 use crate::lower::kernels::Kernel;
 use crate::lower::target::{Target, Tile};
 use crate::lower::{Lowering, PassKind};
+use crate::replay::driver::Readiness;
 use crate::replay::measure::agenda::{self, PassProduct, TileKey, way_of};
 use crate::replay::measure::choices::pass_name;
 use crate::replay::measure::testbed::depth;
@@ -178,11 +179,19 @@ impl Tuner<'_> {
         let present = target.tile(key.0, key.1);
         tiles.sort_by_key(|tile| Some(*tile) != present);
         let mut tried = target.clone();
+        let of = |tried: &Target, segments: &[Segment]| -> Vec<Kernel> {
+            self.dispatches(tried, kind, key, segments).into_iter().map(|d| d.kernel).collect()
+        };
+        // A product's kernel depends on the form of its output, too, which the weights of the next one decide.
+        let mut forms = HashSet::new();
+        let segments: Vec<Segment> =
+            part.segments.iter().copied().filter(|s| forms.insert(of(&tried, std::slice::from_ref(s)))).collect();
         let mut kernels = |tile| {
             tried.tuned.insert(key, tile);
-            self.dispatches(&tried, kind, key, &part.segments[..1]).into_iter().map(|d| d.kernel).collect()
+            of(&tried, &segments)
         };
-        let all: Vec<_> = tiles.into_iter().map(|tile| (tile, kernels(tile))).collect();
+        let mut all: TileCandidates = tiles.into_iter().map(|tile| (tile, kernels(tile))).collect();
+        all.retain(|(_, kernels)| self.bed.readiness(kernels) != Readiness::LeftOut);
         let all = Rc::new(all);
         self.tuning.candidates.insert(key, all.clone());
         all
