@@ -89,8 +89,7 @@ fn time(opened: &Opened, checkpoint: &Checkpoint) -> Result<f64> {
     let (own, seconds) = run(opened, Device::Auto, checkpoint)?;
     let (cpu, _) = run(&Opened { device: None, fallback: None }, Device::Cpu, checkpoint)?;
     let error = relative_error(&own, &cpu);
-    // A NaN is no small error.
-    if !(error <= MOST_ERROR) {
+    if error.is_nan() || error > MOST_ERROR {
         let cause = format!("its logits differ from the CPU's by {error:.3} of their size");
         return Err(Error::device(cause, "report this"));
     }

@@ -66,7 +66,7 @@ fn copies(device: &Rc<RenderDevice>) -> Result<bool> {
     let mut queue = DeviceQueue::new(Amdgpu::of(device)?);
     let allocate = || queue.driver.allocate(BYTES, GTT_HEAP, HostAccess::Host, MemorySource::Ordinary);
     let (mut from, mut to) = (allocate()?, allocate()?);
-    let wanted: Vec<u8> = (0..BYTES as usize).map(|at| (31 * at ^ at >> 8) as u8).collect();
+    let wanted: Vec<u8> = (0..BYTES as usize).map(|at| ((31 * at) ^ (at >> 8)) as u8).collect();
     from.copy_from(&wanted)?;
     to.copy_from(&vec![0; BYTES as usize])?;
     queue.copy([MemoryCopy::new(&from, &to, BYTES)])?;
