@@ -81,6 +81,7 @@ macro_rules! modules {
 }
 
 spirv_modules!(modules);
+#[cfg(feature = "vulkan")]
 pub(crate) use spirv_modules;
 
 /// The key of a pipeline: a module and its specialization constants.
