@@ -17,6 +17,7 @@ use crate::{Error, Result};
 use lzma_rust2::LzmaReader;
 use std::collections::HashMap;
 use std::io::Read;
+use std::rc::Rc;
 
 /// The chips that there is code for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,7 +79,7 @@ impl Chip {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelCode {
     /// The code. The fetcher reads up to 192 bytes behind it, which must be mapped.
-    pub words: Vec<u32>,
+    pub words: Rc<[u32]>,
     /// The registers that it runs with.
     pub registers: KernelRegisters,
 }
@@ -231,7 +232,7 @@ fn code(header: &[u32], words: &mut Words<'_>) -> std::result::Result<KernelCode
         groups: sgpr(groups),
     };
     let registers = KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user };
-    Ok(KernelCode { words: words.take(length as usize)?.to_vec(), registers })
+    Ok(KernelCode { words: words.take(length as usize)?.into(), registers })
 }
 
 /// A module by its name, which is next.
@@ -293,7 +294,7 @@ mod tests {
         let first = CodeSet::read(Chip::Gfx1150, &stream(), 0).unwrap();
         let user = UserSgprs { pointer: Some(2), inline: Some(3), inline_words: 1 << 63 | 0b101, groups: Some(9) };
         let registers = KernelRegisters { rsrc1: 1, rsrc2: 2, rsrc3: 0, limits: 6, lds: 512, user };
-        let want = KernelCode { words: vec![7, 8], registers };
+        let want = KernelCode { words: [7, 8].into(), registers };
         assert_eq!(first.get(&kernel(64)), Ok(&want));
         let missing = first.get(&kernel(32)).unwrap_err().to_string();
         assert!(
@@ -301,7 +302,7 @@ mod tests {
             "{missing}"
         );
         let second = CodeSet::read(Chip::Gfx1151, &stream(), 1).unwrap();
-        assert_eq!(second.get(&kernel(64)).unwrap().words, [9]);
+        assert_eq!(second.get(&kernel(64)).unwrap().words[..], [9]);
         assert_eq!((second.get(&kernel(32)), second.kernels().count()), (Ok(&want), 2));
     }
 

@@ -359,7 +359,7 @@ mod tests {
             1024 => Err(Error::device("there is no code for it", "use another")),
             lanes => {
                 let registers = KernelRegisters { rsrc1: lanes, rsrc2: 0, rsrc3: 0, limits: 0, lds: 0, user };
-                Ok(KernelCode { words: vec![lanes; 99], registers })
+                Ok(KernelCode { words: vec![lanes; 99].into(), registers })
             }
         }
     }
@@ -405,7 +405,7 @@ mod tests {
         {
             assert_eq!(dispatch.groups, groups);
             let code = code_of(&kernel_of).unwrap().words;
-            assert_eq!(state.space().words(dispatch.code, code.len()).unwrap(), code);
+            assert_eq!(state.space().words(dispatch.code, code.len()).unwrap(), &code[..]);
             let block = state.space().bytes(0xffff_8000 << 32 | u64::from(dispatch.user[0]), 20).unwrap();
             assert_eq!(block, &push(words).bytes()[..20]);
         }

@@ -8,6 +8,7 @@ use crate::sys::dma_buf::{DmaBuf, Mapping};
 use crate::{Error, Result, display};
 use nix::errno::Errno;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Objects of this size and more begin at a multiple of it, so that a page table's entry covers as much.
@@ -145,12 +146,8 @@ impl Memory for GpuBuffer {
         self.host = None;
     }
 
-    unsafe fn bytes(&self) -> Option<&[u8]> {
-        self.host.as_ref().map(|host| &host.bytes()[..self.size as usize])
-    }
-
-    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.host.as_mut().map(|host| &mut host.bytes_mut()[..self.size as usize])
+    fn mapping(&self) -> Option<NonNull<u8>> {
+        self.host.as_ref().map(Mapping::start)
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {

@@ -186,3 +186,11 @@ pub(crate) trait MemoryReader {
     /// As [`MemoryReader::poll`].
     fn stop(&mut self) -> Result<()>;
 }
+
+/// The deviation of `values` from `others`, relative to the root mean square of `others`.
+#[cfg(any(feature = "npu", feature = "amdgpu"))]
+pub(crate) fn relative_rms(values: &[f32], others: &[f32]) -> f64 {
+    let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
+    let off = squares(&mut values.iter().zip(others).map(|(a, b)| a - b));
+    (off / squares(&mut others.iter().copied())).sqrt()
+}

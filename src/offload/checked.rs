@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::error::{Error, Setting, text};
+use crate::executor::measure::relative_rms;
 use crate::executor::offload::{
     KvBlocks, Offload, OffloadReport, OffloadStep, OffloadedPasses, PassGroup, PlacementTiming, StepOutcome,
 };
@@ -292,11 +293,4 @@ impl Offload for CheckedOffload {
     fn timings(&self) -> &[PlacementTiming] {
         &self.timings
     }
-}
-
-/// The deviation of `values` from `others`, relative to the root mean square of `others`.
-pub(crate) fn relative_rms(values: &[f32], others: &[f32]) -> f64 {
-    let squares = |xs: &mut dyn Iterator<Item = f32>| xs.map(|x| f64::from(x).powi(2)).sum::<f64>();
-    let off = squares(&mut values.iter().zip(others).map(|(a, b)| a - b));
-    (off / squares(&mut others.iter().copied())).sqrt()
 }

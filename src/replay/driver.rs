@@ -16,6 +16,7 @@ use crate::lower::kernels::push::Push;
 use crate::sys::dma_buf::DmaBuf;
 use crate::{Error, Result};
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// Most signals in flight: one for the pass that is waited for, one for the pass after it.
@@ -187,10 +188,17 @@ pub trait Memory {
     /// The size in bytes.
     fn size(&self) -> u64;
 
+    /// The start of the host's mapping of all its bytes, if the host maps it. The mapping lives as long as the memory.
+    fn mapping(&self) -> Option<NonNull<u8>>;
+
+    /// [`Memory::mapping`] for writing.
+    fn mapping_mut(&mut self) -> Option<NonNull<u8>> {
+        self.mapping()
+    }
+
     /// Whether the host maps it.
     fn is_mapped(&self) -> bool {
-        // SAFETY: no byte is read.
-        unsafe { self.bytes() }.is_some()
+        self.mapping().is_some()
     }
 
     /// Whether the host reads it through its caches.
@@ -204,13 +212,20 @@ pub trait Memory {
     /// # Safety
     /// The device does not write it while the slice lives: every submit that writes it was waited for, and the next one
     /// follows the slice's end.
-    unsafe fn bytes(&self) -> Option<&[u8]>;
+    unsafe fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: the mapping has `size` bytes, which by the caller's contract the device does not write.
+        self.mapping().map(|start| unsafe { std::slice::from_raw_parts(start.as_ptr(), self.size() as usize) })
+    }
 
     /// [`Memory::bytes`] for writing.
     ///
     /// # Safety
     /// The device neither reads nor writes it while the slice lives.
-    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]>;
+    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let size = self.size() as usize;
+        // SAFETY: as in `bytes`; `&mut self` makes it the host's only view.
+        self.mapping_mut().map(|start| unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), size) })
+    }
 
     /// Some of its words, for access while the device uses others. A submit sees the words written before it.
     ///
@@ -224,10 +239,11 @@ pub trait Memory {
     /// # Panics
     /// The memory has fewer words.
     unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        // SAFETY: the view of all bytes ends here. Only `words` of it are accessed, which the device does not use, by
-        // the caller's contract.
-        let bytes = unsafe { self.bytes_mut() }.ok_or_else(unmapped)?;
-        Ok(bytemuck::cast_slice_mut(&mut bytes[4 * words.start..4 * words.end]))
+        assert!(words.start <= words.end && words.end as u64 <= self.size() / 4, "{words:?} of {} B", self.size());
+        let start = self.mapping_mut().ok_or_else(unmapped)?;
+        // SAFETY: these words lie in the mapping, and a mapping begins at a page or at words. The device uses none of
+        // them, by the caller's contract; the view has no others.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
     }
 
     /// Copies `data` to its start. Does not wait for the device.
@@ -235,10 +251,12 @@ pub trait Memory {
     /// # Errors
     /// Device: the memory is not mapped, or too small.
     fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        let size = self.size();
-        // SAFETY: the view lives for this copy, and only the copied bytes of it are accessed.
-        let bytes = unsafe { self.bytes_mut() }.ok_or_else(unmapped)?;
-        bytes.get_mut(..data.len()).ok_or_else(|| too_small(data.len(), size))?.copy_from_slice(data);
+        let start = self.mapping_mut().ok_or_else(unmapped)?;
+        if data.len() as u64 > self.size() {
+            return Err(too_small(data.len(), self.size()));
+        }
+        // SAFETY: the bytes lie in the mapping. `data` is no part of it, since this is its only view.
+        unsafe { start.as_ptr().copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         Ok(())
     }
 
@@ -247,9 +265,12 @@ pub trait Memory {
     /// # Errors
     /// As [`Memory::copy_from`].
     fn copy_to(&self, data: &mut [u8]) -> Result<()> {
+        let start = self.mapping().ok_or_else(unmapped)?;
+        if data.len() as u64 > self.size() {
+            return Err(too_small(data.len(), self.size()));
+        }
         // SAFETY: as in `copy_from`.
-        let bytes = unsafe { self.bytes() }.ok_or_else(unmapped)?;
-        data.copy_from_slice(bytes.get(..data.len()).ok_or_else(|| too_small(data.len(), self.size()))?);
+        unsafe { start.as_ptr().copy_to_nonoverlapping(data.as_mut_ptr(), data.len()) };
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use crate::lower::kernels::Kernel;
 use crate::sys::dma_buf::{DmaBuf, Mapping, page_size, sealed_memfd};
 use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -164,12 +165,12 @@ impl Memory for HostMemory {
 
     fn hide(&mut self) {}
 
-    unsafe fn bytes(&self) -> Option<&[u8]> {
-        Some(bytemuck::cast_slice(self.words()))
+    fn mapping(&self) -> Option<NonNull<u8>> {
+        Some(NonNull::from(self.words()).cast())
     }
 
-    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        Some(bytemuck::cast_slice_mut(self.all_words_mut()))
+    fn mapping_mut(&mut self) -> Option<NonNull<u8>> {
+        Some(NonNull::from(self.all_words_mut()).cast())
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {

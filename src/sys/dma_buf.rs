@@ -12,6 +12,7 @@ use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::ptr::NonNull;
 
 /// udmabuf's device node.
 pub const UDMABUF: &str = "/dev/udmabuf";
@@ -192,6 +193,11 @@ impl Mapping {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` bytes for its life; the type says which other writers there are.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
+    }
+
+    /// The address of the first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        NonNull::new(self.map.as_mut_ptr()).expect("a mapping has an address")
     }
 
     /// The number in the first eight bytes, which a device may be writing. What the device wrote before is seen after.

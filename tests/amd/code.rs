@@ -48,7 +48,8 @@ fn sets_are_what_the_compiler_makes() {
         let chips = Chip::ALL.map(|chip| scope.spawn(move || compile_for(chip)));
         chips.map(|chip| chip.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let compiled: HashMap<Chip, Vec<(Kernel, KernelCode)>> = Chip::ALL.into_iter().zip(compiled).collect();
+    let compiled = Chip::ALL.into_iter().zip(compiled).map(|(chip, words)| (chip, read_all(chip, &words)));
+    let compiled: HashMap<Chip, Vec<(Kernel, KernelCode)>> = compiled.collect();
     if !is_blessed {
         for (chip, compiled) in compiled {
             let set = CodeSet::of(chip).unwrap();
@@ -123,13 +124,17 @@ fn spirv(module: Module) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Compiles for a chip in a child process.
-fn compile_for(chip: Chip) -> Vec<(Kernel, KernelCode)> {
+/// Compiles for a chip in a child process; the codes' words.
+fn compile_for(chip: Chip) -> Vec<u32> {
     let out = tempfile::NamedTempFile::new().unwrap();
     radv::run(TEST, chip.name(), &[(CHILD, out.path())]);
     let bytes = std::fs::read(out.path()).unwrap();
-    let words: Vec<u32> = bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
-    let mut rest = &words[..];
+    bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect()
+}
+
+/// The codes of the wanted kernels, from their words.
+fn read_all(chip: Chip, words: &[u32]) -> Vec<(Kernel, KernelCode)> {
+    let mut rest = words;
     let compiled = wanted(chip).into_iter().map(|kernel| (kernel, read(&mut rest))).collect();
     assert!(rest.is_empty());
     compiled
@@ -179,7 +184,7 @@ fn compile(pipelines: &Pipelines, kernel: Kernel) -> KernelCode {
     let push: Vec<u32> = (0..64).collect();
     let first_sgprs = user.words(&push, 0, &[0; 3]).map(|(sgpr, _)| sgpr);
     assert!(first_sgprs.eq(2..rsrc2 >> 1 & 0x1f), "{kernel:?}: {user:?}");
-    let words = if scratch == 0 { compiled.code } else { Vec::new() };
+    let words = if scratch == 0 { compiled.code.into() } else { [].into() };
     KernelCode { words, registers: KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds: compiled.lds as u32, user } }
 }
 
@@ -196,7 +201,7 @@ fn header(code: &KernelCode) -> Header {
 
 fn write(code: &KernelCode, words: &mut Vec<u32>) {
     words.extend(header(code));
-    words.extend(&code.words);
+    words.extend(&*code.words);
 }
 
 fn read(words: &mut &[u32]) -> KernelCode {
@@ -206,7 +211,7 @@ fn read(words: &mut &[u32]) -> KernelCode {
     *words = rest;
     let [pointer, inline, groups] = [pointer, inline, groups].map(|word| (word != 0).then_some(word));
     let user = UserSgprs { pointer, inline, inline_words: u64::from(low) | u64::from(high) << 32, groups };
-    KernelCode { words: code.to_vec(), registers: KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user } }
+    KernelCode { words: code.into(), registers: KernelRegisters { rsrc1, rsrc2, rsrc3, limits, lds, user } }
 }
 
 /// The words of a stream, by the order of its kernels. A code that several kernels or chips have is there once.
@@ -231,7 +236,7 @@ fn stream(chips: &[&[(Kernel, KernelCode)]]) -> Vec<u32> {
         let next = known.len() as u32;
         let at = *known.entry((header(code), &code.words)).or_insert_with(|| {
             headers.extend(header(code));
-            codes.extend(&code.words);
+            codes.extend(&*code.words);
             next
         });
         let module = Module::ALL.iter().position(|module| *module == kernel.module).unwrap();

@@ -47,7 +47,7 @@ impl Compiler {
         assert!(sgprs.eq((2..).take(user.words(&[], 0, &[0; 3]).count())), "{kernel:?}: {user:?}");
         let [rsrc1, rsrc2, rsrc3] = code.rsrc;
         let registers = KernelRegisters { rsrc1, rsrc2, rsrc3, limits: code.limits, lds: code.lds as u32, user };
-        KernelCode { words: code.code.clone(), registers }
+        KernelCode { words: code.code.clone().into(), registers }
     }
 
     /// A kernel's code as RADV makes it.

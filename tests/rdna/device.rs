@@ -78,11 +78,11 @@ fn the_built_in_model_replies_on_an_amdgpu_device_as_on_the_cpu() {
 /// The trial of `auto`, here with the built-in model's draft model: it is refused where the GPU computes nothing.
 #[test]
 fn auto_tries_an_amdgpu_device_by_its_logits() {
-    let draft = engine::demo::draft_checkpoint().unwrap();
+    let draft = || engine::demo::draft_checkpoint().unwrap();
     let trial = |node: FakeNode| {
         let start = Instant::now();
         let (_root, files) = node.machine();
-        let seconds = engine::trial_in(&files, Device::Amdgpu(None), &draft);
+        let seconds = engine::trial_in(&files, Device::Amdgpu(None), draft());
         println!("{:.1} s", start.elapsed().as_secs_f64());
         assert_eq!(node.alive(), Alive::default());
         seconds

@@ -14,7 +14,7 @@ use kiln::testing::replay::driver::{DeviceCommand, Driver, HostAccess, Memory, M
 use kiln::{Error, Result};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -381,10 +381,6 @@ impl Memory for Mapped {
         self.0.bytes
     }
 
-    fn is_mapped(&self) -> bool {
-        !self.0.is_hidden.get()
-    }
-
     fn is_cached(&self) -> bool {
         true
     }
@@ -393,37 +389,15 @@ impl Memory for Mapped {
         self.0.is_hidden.set(true);
     }
 
-    unsafe fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: as the caller promises.
-        let words: &[u32] = unsafe { &*self.0.host.get() };
-        self.is_mapped().then(|| &bytemuck::cast_slice(words)[..self.0.bytes as usize])
+    fn mapping(&self) -> Option<NonNull<u8>> {
+        // SAFETY: this borrow of the Vec ends here, and no other lives.
+        let start = unsafe { (*self.0.host.get()).as_mut_ptr() };
+        NonNull::new(start.cast()).filter(|_| !self.0.is_hidden.get())
     }
 
-    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    fn mapping_mut(&mut self) -> Option<NonNull<u8>> {
         self.0.is_touched.set(true);
-        // SAFETY: as the caller promises.
-        let words: &mut [u32] = unsafe { &mut *self.0.host.get() };
-        self.is_mapped().then(|| &mut bytemuck::cast_slice_mut(words)[..self.0.bytes as usize])
-    }
-
-    unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
-        // SAFETY: as the caller promises.
-        let bytes = unsafe { self.bytes_mut() }.ok_or_else(|| failed("the memory is not mapped"))?;
-        Ok(&mut bytemuck::cast_slice_mut(bytes)[words])
-    }
-
-    fn copy_from(&mut self, data: &[u8]) -> Result<()> {
-        // SAFETY: the borrow ends here.
-        let bytes = unsafe { self.bytes_mut() }.ok_or_else(|| failed("the memory is not mapped"))?;
-        bytes[..data.len()].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn copy_to(&self, data: &mut [u8]) -> Result<()> {
-        // SAFETY: the borrow ends here.
-        let bytes = unsafe { self.bytes() }.ok_or_else(|| failed("the memory is not mapped"))?;
-        data.copy_from_slice(&bytes[..data.len()]);
-        Ok(())
+        self.mapping()
     }
 }
 

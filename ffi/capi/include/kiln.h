@@ -306,9 +306,7 @@ int32_t kiln_engine_close(struct kiln_engine *engine);
  The engine in figures: a JSON object of model, device, context, batch, seconds to the first token, and the places
  where other programs reach the engine.
  */
-int32_t kiln_engine_info_json(struct kiln_engine *engine,
-                              char **json,
-                              size_t *length);
+int32_t kiln_engine_info_json(struct kiln_engine *engine, char **json, size_t *length);
 
 /*
  The tokens of a text. `begins`: whether the beginning-of-text token stands before them.
@@ -362,18 +360,14 @@ int32_t kiln_session_sync(struct kiln_session *session,
  Writes a session's tokens with their keys and values to a file, all or nothing. A file at `path` that is no
  session's is not replaced. The file holds the conversation, and this user alone may read it.
  */
-int32_t kiln_session_save(struct kiln_session *session,
-                          struct kiln_text path);
+int32_t kiln_session_save(struct kiln_session *session, struct kiln_text path);
 
 /*
  Brings a session to the tokens of a file that kiln_session_save wrote, of the same model on the same device, in this
  process or another. A reply behind them is the same as in the saved session. `tokens` gets the tokens, and `count`
  their number; both may be NULL.
  */
-int32_t kiln_session_load(struct kiln_session *session,
-                          struct kiln_text path,
-                          uint32_t **tokens,
-                          size_t *count);
+int32_t kiln_session_load(struct kiln_session *session, struct kiln_text path, uint32_t **tokens, size_t *count);
 
 /*
  Cancels the session's calls under way, from any thread. These return KILN_INTERRUPTED. The next call runs again.
@@ -433,17 +427,14 @@ int32_t kiln_serve_start(struct kiln_engine *engine,
  Closes a server: takes no more connections, and returns once the requests under way are answered, or are cut after
  `grace_seconds`.
  */
-int32_t kiln_serve_stop(struct kiln_server *server,
-                        uint32_t grace_seconds);
+int32_t kiln_serve_stop(struct kiln_server *server, uint32_t grace_seconds);
 
 /*
  Checks of this machine, as `kiln probe --json` prints them: a JSON object of checks, each with its verdict, and a
  summary. `measures`: whether a GPU is measured too, which takes seconds and wakes a suspended GPU. No engine is
  needed.
  */
-int32_t kiln_probe_json(bool measures,
-                        char **json,
-                        size_t *length);
+int32_t kiln_probe_json(bool measures, char **json, size_t *length);
 
 /*
  Whether a model fits a machine, the use of each byte, and the speed to expect: the object that `kiln plan --json`

@@ -173,8 +173,8 @@ impl Buffer {
     /// Maps a dma-buf through the driver that made it. Mapping it through Vulkan is unsafe: amdgpu allows that for an
     /// imported dma-buf, and then kills the process that reads it.
     fn view(&mut self, dma_buf: DmaBuf) -> Result<()> {
-        let mut view = dma_buf.map()?;
-        self.mapped = NonNull::new(view.bytes_mut().as_mut_ptr());
+        let view = dma_buf.map()?;
+        self.mapped = Some(view.start());
         self.view = Some(view);
         self.cached = true;
         self.dma_buf = Some(dma_buf);
@@ -212,15 +212,8 @@ impl Memory for Buffer {
         self.mapped = None;
     }
 
-    unsafe fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: the mapping covers `size` bytes for the buffer's life; by the caller's contract the device does not
-        // write them.
-        self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
-    }
-
-    unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
-        self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
+    fn mapping(&self) -> Option<NonNull<u8>> {
+        self.mapped
     }
 
     fn dma_buf(&self) -> Option<&DmaBuf> {
