@@ -23,6 +23,8 @@ mod device;
 mod differences;
 #[path = "rdna/driver.rs"]
 mod driver;
+#[path = "rdna/host.rs"]
+mod host;
 #[path = "rdna/node.rs"]
 mod node;
 #[path = "rdna/packets.rs"]
@@ -280,6 +282,7 @@ fn passes_have_the_golden_logits() {
 
 /// As above, in chunks of each size of kernel and relayed: the compiler's code for RDNA 3.5 is other code.
 #[test]
+#[ignore = "a minute long: tools/test --full runs it"]
 fn passes_on_gfx1151_have_the_golden_logits() {
     on_chip(Chip::Gfx1151, "passes_on_gfx1151_have_the_golden_logits", |compiler| {
         for (prompt, setup) in [
@@ -347,6 +350,7 @@ fn experts_have_the_golden_logits() {
 }
 
 #[test]
+#[ignore = "a minute long: tools/test --full runs it"]
 fn experts_on_gfx1151_have_the_golden_logits() {
     on_chip(Chip::Gfx1151, "experts_on_gfx1151_have_the_golden_logits", check_experts);
 }
@@ -357,6 +361,7 @@ fn gemma_4_has_the_golden_logits() {
 }
 
 #[test]
+#[ignore = "a minute long: tools/test --full runs it"]
 fn gemma_4_on_gfx1151_has_the_golden_logits() {
     on_chip(Chip::Gfx1151, "gemma_4_on_gfx1151_has_the_golden_logits", check_gemma4);
 }

@@ -41,7 +41,7 @@ pub(super) fn is_better(own: &Opened, vulkan: Option<&Opened>) -> bool {
     };
     let name = format!("driver-{}-{}", id(Some(own)), id(vulkan));
     let file = cache::directory().map(|directory| directory.join(name));
-    let trial = LazyCell::new(|| Trial::new(demo::checkpoint()?));
+    let trial = LazyCell::new(|| DriverTrial::new(demo::checkpoint()?));
     let time = |opened| trial.as_ref().map_err(Error::clone)?.time(opened);
     decide(file, &|| time(own), vulkan.map(|vulkan| move || time(vulkan)))
 }
@@ -85,15 +85,15 @@ fn known(file: &Path) -> Option<String> {
 }
 
 /// A model's passes, whose logits on the CPU those of each driver are compared with.
-struct Trial {
+struct DriverTrial {
     checkpoint: Checkpoint,
     right: Vec<f32>,
 }
 
-impl Trial {
-    fn new(checkpoint: Checkpoint) -> Result<Trial> {
+impl DriverTrial {
+    fn new(checkpoint: Checkpoint) -> Result<DriverTrial> {
         let (right, _) = run(&Opened { device: None, fallback: None }, Device::Cpu, &checkpoint)?;
-        Ok(Trial { checkpoint, right })
+        Ok(DriverTrial { checkpoint, right })
     }
 
     /// Seconds of a pass of one row on a device.
@@ -117,7 +117,7 @@ impl Trial {
 /// Device: as of a device that `auto` leaves.
 #[cfg(feature = "testing")]
 pub fn trial_in(files: &Files, device: Device, checkpoint: Checkpoint) -> Result<f64> {
-    Trial::new(checkpoint)?.time(&open_in(files, device)?)
+    DriverTrial::new(checkpoint)?.time(&open_in(files, device)?)
 }
 
 /// The logits behind the prompt and behind a pass of one row, and the least seconds of such a pass.

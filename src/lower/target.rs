@@ -11,8 +11,8 @@ use crate::lower::kernels::Kernel;
 use crate::lower::kernels::constants::{LinearConstants, LinearDotConstants, NoConstants};
 use crate::lower::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use crate::lower::units::MatrixUnits;
-use crate::model::WeightFormat;
 use crate::model::grouped::Scales;
+use crate::model::{BlockFormat, WeightFormat};
 use crate::schedule::step::Matrix;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -388,7 +388,7 @@ impl Target {
         let of_x = if p.rows > 1 && p.format.per_load() > DOT_BLOCK { MOST_IN_FLIGHT / 4 } else { 0 };
         let in_flight = in_flight.min((MOST_IN_FLIGHT - of_x) / load_registers(p.format));
         let loads = p.inputs.div_ceil(p.format.per_load() * sharers as usize);
-        loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
+        loads.div_ceil(loads.div_ceil((in_flight / width).clamp(1, most_loads(p.format)))) as u32
     }
 
     /// The possible numbers of lanes that share an output: a whole subgroup; and if the loads of a row of weights are
@@ -435,6 +435,11 @@ impl Target {
         }
         all
     }
+}
+
+/// Most loads of one row of weights that a lane has in flight: RADV spills the registers of more in q6_k.
+fn most_loads(format: WeightFormat) -> usize {
+    if format == WeightFormat::Blocks(BlockFormat::Q6K) { 14 } else { usize::MAX }
 }
 
 /// Registers of a lane of `linear_dot` for a load of weights and its scales.

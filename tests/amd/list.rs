@@ -2,7 +2,7 @@
 
 use super::common::golden;
 use kiln::model::checkpoint::Checkpoint;
-use kiln::model::{BlockFormat, LayerKind, Shape, TensorId, WeightFormat, presets};
+use kiln::model::{BlockFormat, FileMix, Shape, TensorId, WeightFormat, presets};
 use kiln::schedule::step::Op;
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::testing::amdgpu::code::Chip;
@@ -65,8 +65,11 @@ pub const ORDERS: [RowOrder; 4] = [RowOrder::Consecutive, RowOrder::Apart, RowOr
 const DRAFTED: usize = 8;
 const HEAD_ROWS: usize = 64;
 
+/// A model: its name, its shape and its drafter's.
+pub type Model = (String, Shape, Option<Shape>);
+
 /// The public models, each with its drafter.
-pub fn public() -> impl Iterator<Item = (String, Shape, Option<Shape>)> {
+pub fn public() -> impl Iterator<Item = Model> {
     presets::NAMES.into_iter().map(|name| {
         let drafter = presets::preset(&format!("{name}-drafter"));
         (name.into(), presets::preset(name).unwrap(), drafter)
@@ -74,7 +77,7 @@ pub fn public() -> impl Iterator<Item = (String, Shape, Option<Shape>)> {
 }
 
 /// The models of the tests, and the one in the executable with its draft.
-pub fn small() -> impl Iterator<Item = (String, Shape, Option<Shape>)> {
+pub fn small() -> impl Iterator<Item = Model> {
     let shape = |name: &str| presets::find(&golden(name).join("config.json").to_string_lossy()).unwrap();
     let golden_names = ["tiny", "wide_small", "deep62", "tiny4", "wide4", "moe4", "moe_wide4", "thinker"].into_iter();
     let small = golden_names.map(move |name| (name.into(), shape(name), (name == "tiny4").then(|| shape("drafter4"))));
@@ -85,16 +88,56 @@ pub fn small() -> impl Iterator<Item = (String, Shape, Option<Shape>)> {
     small.chain(others.into_iter().map(|(name, checkpoint)| (name.into(), checkpoint.shape().clone(), None)))
 }
 
-/// The formats that there is code for: those that Kiln makes (INT4 is Q4_0), and the most used of GGUF files. Each of the others
-/// would take 0.3 MB more of a chip's set, most of it integer dot products of each length of a row.
-pub const FORMATS: [WeightFormat; 6] = [
-    WeightFormat::Int8,
-    WeightFormat::Int4,
-    WeightFormat::Bf16,
-    WeightFormat::Blocks(BlockFormat::Q8_0),
-    WeightFormat::Blocks(BlockFormat::Q4K),
-    WeightFormat::Blocks(BlockFormat::Q6K),
-];
+/// The formats of a model's matrices.
+#[derive(Debug, Clone, Copy)]
+pub enum Weights {
+    /// All in one format, where they can be.
+    Of(WeightFormat),
+    /// As in a file.
+    In(FileMix),
+}
+
+/// The mixes of files that there is code for. All of them would take 5.9 MB of a chip's set, most of it integer dot products
+/// of each type and each length of a row.
+pub fn mixes() -> impl Iterator<Item = FileMix> {
+    ["q4_0", "q4_k_m", "q5_k_m", "q6_k", "q8_0"].into_iter().map(|name| FileMix::of_name(name).unwrap())
+}
+
+impl Weights {
+    /// Of the tests' models: the formats that Kiln makes (INT4 is Q4_0), and the most used types of GGUF files.
+    pub const OF_SMALL: [Weights; 6] = [
+        Weights::Of(WeightFormat::Int8),
+        Weights::Of(WeightFormat::Int4),
+        Weights::Of(WeightFormat::Bf16),
+        Weights::Of(WeightFormat::Blocks(BlockFormat::Q8_0)),
+        Weights::Of(WeightFormat::Blocks(BlockFormat::Q4K)),
+        Weights::Of(WeightFormat::Blocks(BlockFormat::Q6K)),
+    ];
+
+    /// Of the public models: those of the tests' models, and the mixes of files that are most used.
+    pub fn of_public() -> impl Iterator<Item = Weights> {
+        Weights::OF_SMALL.into_iter().chain(mixes().map(Weights::In))
+    }
+
+    pub fn of(self, shape: &Shape, id: TensorId) -> WeightFormat {
+        match self {
+            Weights::Of(_) if id.is_router() => WeightFormat::Bf16,
+            Weights::Of(format) if format.holds(id.dims(shape)[1]) => format,
+            Weights::Of(_) => WeightFormat::Int8,
+            Weights::In(mix) => WeightFormat::Int8.of_matrix(id, shape, Some(mix.stored(id, shape))),
+        }
+    }
+
+    fn is(self, format: WeightFormat) -> bool {
+        matches!(self, Weights::Of(of) if of == format)
+    }
+
+    /// Whether it is one of those that show all of attention: that depends on the activation layout alone, which formats
+    /// with scales of groups share. So does what the order of rows and the type of the cache change.
+    fn shows_attention(self) -> bool {
+        WeightFormat::MADE.into_iter().any(|made| self.is(made))
+    }
+}
 
 /// Every kernel that a chip has code for, for the public models and the small ones: what the cost model chooses, f32 where
 /// matrices of several formats read one input, the other operands of matrix units, and what `compare` and an offload run
@@ -106,10 +149,10 @@ pub const FORMATS: [WeightFormat; 6] = [
 /// have the format and the tile alone.
 pub fn kernels(chip: Chip) -> HashSet<Kernel> {
     let mut kernels = HashSet::new();
-    for (_, shape, drafter) in public().chain(small()) {
-        for weights in FORMATS {
-            kernels.extend(of_model(&shape, drafter.as_ref(), chip, weights));
-        }
+    let public = public().flat_map(|model| Weights::of_public().map(move |weights| (model.clone(), weights)));
+    let small = small().flat_map(|model| Weights::OF_SMALL.map(|weights| (model.clone(), weights)));
+    for ((_, shape, drafter), weights) in public.chain(small) {
+        kernels.extend(of_model(&shape, drafter.as_ref(), chip, weights));
     }
     kernels.extend([ceiling::matrix_rate_kernel(UNITS), fragment::kernel(UNITS)]);
     kernels.extend([SUBGROUP, 256].map(|workgroup| Kernel::new(Module::Read, workgroup, NoConstants {})));
@@ -122,15 +165,13 @@ pub fn kernels(chip: Chip) -> HashSet<Kernel> {
     kernels
 }
 
-/// A model's with its matrices in one format, where they can be.
-pub fn of_model(shape: &Shape, drafter: Option<&Shape>, chip: Chip, weights: WeightFormat) -> HashSet<Kernel> {
+/// A model's.
+pub fn of_model(shape: &Shape, drafter: Option<&Shape>, chip: Chip, weights: Weights) -> HashSet<Kernel> {
     let usual = usual(chip);
     let by = |operand| Target { chosen: [(usize::MAX, Arithmetic::Matrix(operand))].into(), ..usual.clone() };
     let mut targets = vec![usual.clone(), Target::new(SUBGROUP, false, None)];
-    targets.extend((weights == WeightFormat::Int8).then(|| by(Operand::S8)));
-    // Attention depends on the activation layout alone, which formats with scales of groups share; so does what the order of
-    // rows and the type of the cache change.
-    let shows_attention = WeightFormat::MADE.contains(&weights);
+    targets.extend(weights.is(WeightFormat::Int8).then(|| by(Operand::S8)));
+    let shows_attention = weights.shows_attention();
     let mut kernels = HashSet::new();
     for kv in KV.into_iter().take(if shows_attention { KV.len() } else { 1 }) {
         let schedule = schedule(shape, drafter, weights, kv);
@@ -161,20 +202,26 @@ pub fn of_model(shape: &Shape, drafter: Option<&Shape>, chip: Chip, weights: Wei
     kernels
 }
 
-/// A model's schedule, with as many layers as show all kernels: one of each kind, and the last.
-fn schedule(shape: &Shape, drafter: Option<&Shape>, weights: WeightFormat, kv: KvType) -> Schedule {
+/// A model's schedule, with as many layers as show all kernels: one of each kind with the same formats, and the last.
+fn schedule(shape: &Shape, drafter: Option<&Shape>, weights: Weights, kv: KvType) -> Schedule {
     let context = shape.max_context.min(4096);
     let extent = Extent { context, max_rows: 4096, head_rows: 4096, sequences: 64, kv, kv_tokens: None };
-    let of = |shape: &Shape, id: TensorId| match weights.holds(id.dims(shape)[1]) {
-        _ if id.is_router() => WeightFormat::Bf16,
-        true => weights,
-        false => WeightFormat::Int8,
+    let formats = |layer: usize| {
+        let of_layer = TensorId::all(shape).filter(move |id| matches!(id, TensorId::Layer(at, _) if *at == layer));
+        of_layer.map(|id| weights.of(shape, id)).collect::<Vec<_>>()
     };
-    let of_drafter = |id| of(drafter.unwrap_or(shape), id);
+    let mut seen = HashSet::new();
+    let layers = 0..shape.layers.len();
+    let mut shown: Vec<usize> = layers.filter(|&at| seen.insert((shape.layers[at], formats(at)))).collect();
+    shown.push(shape.layers.len() - 1);
+    let of_drafter = |id| weights.of(drafter.unwrap_or(shape), id);
     let drafter = drafter.map(|shape| (shape, &of_drafter as &dyn Fn(TensorId) -> WeightFormat));
-    let of_each = LayerKind::ALL.into_iter().filter(|kind| shape.layers.contains(kind));
-    let shape = &Shape { layers: of_each.chain(shape.layers.last().copied()).collect(), ..shape.clone() };
-    Schedule::build_with(shape, extent, |id| of(shape, id), drafter)
+    let few = &Shape { layers: shown.iter().map(|&at| shape.layers[at]).collect(), ..shape.clone() };
+    let of = |id: TensorId| match id {
+        TensorId::Layer(at, role) => weights.of(shape, TensorId::Layer(shown[at], role)),
+        other => weights.of(shape, other),
+    };
+    Schedule::build_with(few, extent, of, drafter)
 }
 
 /// Collects the kernels of passes of one schedule.

@@ -3,7 +3,6 @@
 
 use super::{Chip, list, order, radv};
 use bytemuck::{Pod, Zeroable};
-use kiln::model::WeightFormat;
 use kiln::testing::amdgpu::code::{CodeSet, KernelRegisters};
 use kiln::testing::lower::dispatch::Edge;
 use kiln::testing::lower::kernels::Kernel;
@@ -59,8 +58,8 @@ fn registers_are_those_that_radv_writes() {
 
 fn check(chip: Chip) {
     let models = list::small().filter(|(name, ..)| ["tiny", "tiny4", "moe4"].contains(&name.as_str()));
-    let kernels =
-        models.flat_map(|(_, shape, drafter)| list::of_model(&shape, drafter.as_ref(), chip, WeightFormat::Int8));
+    let kernels = models
+        .flat_map(|(_, shape, drafter)| list::of_model(&shape, drafter.as_ref(), chip, list::Weights::OF_SMALL[0]));
     let mut kernels: Vec<Kernel> = kernels.collect();
     kernels.sort_by_key(order);
     kernels.dedup();

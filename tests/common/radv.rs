@@ -1,7 +1,7 @@
 //! AMD's compiler without AMD hardware: RADV of one fixed version makes machine code for a GPU whose kernel driver a small
 //! library stands for (amdgpu.c).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const MESA: &str = "25.0.7";
@@ -20,13 +20,28 @@ pub fn is_missing() -> bool {
 /// Runs a test of this executable in a child process on RADV for a chip, by the name of its instruction set: the driver must be
 /// chosen before Vulkan loads. What the child says is returned.
 pub fn run(test: &str, chip: &str, variables: &[(&str, &Path)]) -> String {
+    run_by(Command::new(launcher()), test, chip, variables)
+}
+
+/// The same, in a program that counts or checks the process.
+#[allow(dead_code, reason = "not all executables count")]
+pub fn run_under(mut program: Command, test: &str, chip: &str, variables: &[(&str, &Path)]) -> String {
+    program.args(["--trace-children=yes"]).arg(launcher());
+    run_by(program, test, chip, variables)
+}
+
+fn launcher() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/mesa-{MESA}/run"))
+}
+
+fn run_by(mut command: Command, test: &str, chip: &str, variables: &[(&str, &Path)]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let run = root.join(format!("target/mesa-{MESA}/run"));
+    let run = launcher();
     assert!(run.exists(), "run `tools/fetch-mesa {MESA}` first; where it cannot be had, set {WITHOUT}=1");
     let made = tempfile::tempdir().unwrap();
     let kernel = made.path().join("amdgpu.so");
     compile_kernel(&root.join("tests/common/amdgpu.c"), &kernel);
-    let done = Command::new(run)
+    let done = command
         .arg("--preload")
         .arg(kernel)
         .arg(std::env::current_exe().unwrap())

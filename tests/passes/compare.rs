@@ -99,7 +99,8 @@ fn pairs(all: &[Which]) -> Vec<(Which, Which)> {
 
 #[test]
 fn executors_that_compute_the_same_are_equal() {
-    for format in [WeightFormat::Int8, WeightFormat::Bf16] {
+    let formats = if std::env::var_os("KILN_TEST_ALL").is_some() { 2 } else { 1 };
+    for format in [WeightFormat::Int8, WeightFormat::Bf16].into_iter().take(formats) {
         for (a, b) in pairs(&executors()) {
             let [mut one, mut other] = [a, b].map(|which| load(which, &golden("tiny"), format, |_| {}));
             let seen = found(one.as_mut(), other.as_mut(), true);
@@ -332,11 +333,13 @@ fn a_fault_of_experts_is_found() {
 }
 
 #[test]
+#[ignore = "a minute long: tools/test --full runs it"]
 fn a_fault_of_vulkan_is_found() {
     check_all(Which::Vulkan(F32, KvType::F32));
 }
 
 #[test]
+#[ignore = "a minute long: tools/test --full runs it"]
 fn a_fault_of_vulkan_with_packed_inputs_is_found() {
     check_all(Which::Vulkan(DOT, KvType::F16));
 }

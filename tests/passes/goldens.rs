@@ -211,6 +211,7 @@ fn vulkan_matches_gemma4_moe4() {
 }
 
 #[test]
+#[ignore = "ten minutes of a driver for the CPU: tools/test --full runs it"]
 fn vulkan_matches_gemma4_moe_wide4() {
     check_vulkan("moe_wide4", BOUNDS_GEMMA4, WIDE);
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Where Kiln's packets have its kernel for fills and copies, and others behind it: in the window of RADV's code.
 const COPY_AT: u64 = PUSH_HIGH | 1 << 30;
 /// Names the file that packets are appended to.
-const PACKETS: &str = "KILN_TEST_PACKETS";
+pub const PACKETS: &str = "KILN_TEST_PACKETS";
 /// RADV's switches; `nocompute` hides the family of queues that only computes.
 const SWITCHES: &str = "RADV_DEBUG";
 /// Bytes of L2 on these chips.

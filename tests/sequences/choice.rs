@@ -181,15 +181,16 @@ fn compare(vocab: usize, rounds: usize, seed: u64) -> usize {
 
 #[test]
 fn what_is_found_gives_the_tokens_that_the_logits_give() {
-    // Vocabularies of one block, of some with a part of one, and Gemma's.
-    let mut draws = 0;
-    for (vocab, rounds, seed) in [(500, 440, 1), (2500, 190, 2), (262_144, 1, 3), (262_208, 1, 4)] {
+    // Vocabularies of one block, of some with a part of one, and Gemma's. Ten thousand draws, or a quarter.
+    let is_whole = std::env::var_os("KILN_TEST_ALL").is_some();
+    let (part, mut draws) = (if is_whole { 1 } else { 4 }, 0);
+    for (vocab, rounds, seed) in [(500, 440 / part, 1), (2500, 190 / part, 2), (262_144, 1, 3), (262_208, 1, 4)] {
         let decided = compare(vocab, rounds, seed);
         println!("vocabulary {vocab}: {decided} of {} decided by what was found", rounds * ROWS);
         assert!(decided > rounds * ROWS / 2, "{decided}");
         draws += rounds * ROWS;
     }
-    assert!(draws >= 10_000);
+    assert!(draws >= 10_000 / part);
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 

@@ -169,12 +169,7 @@ fn run(device: &str, exact: bool, time: Duration) {
 
 #[test]
 fn many_clients_get_their_own_answers_on_the_cpu() {
-    run("cpu", true, Duration::from_secs(60));
-}
-
-#[test]
-fn many_clients_get_their_own_answers_on_vulkan() {
-    run("vulkan", false, Duration::from_secs(60));
+    run("cpu", true, Duration::from_secs(20));
 }
 
 #[test]
