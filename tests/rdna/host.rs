@@ -17,7 +17,7 @@ const TEST: &str = "host::a_pass_takes_fewer_instructions_than_by_radv";
 const PASSES: usize = 32;
 
 #[test]
-#[ignore = "needs valgrind and a minute: tools/test runs it"]
+#[ignore = "needs valgrind and minutes: tools/test --full runs it"]
 fn a_pass_takes_fewer_instructions_than_by_radv() {
     if let Ok(told) = std::env::var(COUNTED) {
         let (driver, passes) = told.split_once(',').unwrap();
