@@ -254,30 +254,32 @@ impl DraftSlots {
 const REACH: usize = 40;
 
 /// Appends steps and derives each one's dependencies from the ranges that it reads and writes.
+#[derive(Default)]
 struct Builder {
     steps: Vec<Step>,
+    /// The ranges that each step reads, and those that it writes.
+    ranges: Vec<[Vec<AccessRange>; 2]>,
+    /// The steps that each step waits for, directly or through others. Bit d stands for the step d + 1 before it.
+    waits: Vec<u64>,
 }
 
 impl Builder {
     fn push(&mut self, segment: Segment, label: &'static str, rows: Rows, op: Op) {
         let (reads, writes) = (op.reads(), op.writes());
         let meets = |a: &[AccessRange], b: &[AccessRange]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
-        let mut after: Vec<usize> = Vec::new();
+        let (mut after, mut waits) = (Vec::new(), 0u64);
         // Nearest first: a step that a nearer dependency already waits for is left out.
-        for i in (self.steps.len().saturating_sub(REACH)..self.steps.len()).rev() {
-            let (r, w) = (self.steps[i].op.reads(), self.steps[i].op.writes());
-            let conflict = meets(&reads, &w) || meets(&writes, &w) || meets(&writes, &r);
-            if conflict && !after.iter().any(|&a| self.waits_for(a, i)) {
-                after.push(i);
+        for (back, ([r, w], earlier)) in self.ranges.iter().zip(&self.waits).rev().take(REACH).enumerate() {
+            let is_waited_for = waits >> back & 1 == 1;
+            if !is_waited_for && (meets(&reads, w) || meets(&writes, w) || meets(&writes, r)) {
+                after.push(self.steps.len() - 1 - back);
+                waits |= (earlier << 1 | 1) << back;
             }
         }
         after.reverse();
         self.steps.push(Step { segment, label, op, rows, after });
-    }
-
-    /// Whether `step` waits for `earlier`, directly or through other steps.
-    fn waits_for(&self, step: usize, earlier: usize) -> bool {
-        self.steps[step].after.iter().any(|&a| a == earlier || (a > earlier && self.waits_for(a, earlier)))
+        self.ranges.push([reads, writes]);
+        self.waits.push(waits);
     }
 }
 
@@ -306,7 +308,7 @@ impl Schedule {
         let slots = Slots::place(&mut arena, shape, &extent);
         let kv_layers = KvLayer::all(shape, &extent, &kv);
 
-        let mut b = Builder { steps: Vec::with_capacity(24 * shape.layers.len() + 8) };
+        let mut b = Builder::default();
         push_embed(&mut b, shape, &weights, &slots);
         let stack = Stack { shape, layers: &weights.layers, weights: &weights, slots: &slots.layers, rows: Rows::Pass };
         for &layer in &kv_layers {
