@@ -470,14 +470,12 @@ fn no_content() -> Error {
 /// `layout.words()` long.
 #[inline]
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
-    words[StateLayout::ROWS] = rows.len() as u32;
     words[StateLayout::EXPERT_ROWS] = (layout.used_experts * rows.len()) as u32;
     words[StateLayout::CHUNK] = if rows.len() == 1 { 1 } else { leading_run(rows) as u32 };
-    let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
-    for (i, r) in rows.iter().enumerate() {
-        words[token + i] = r.token;
-        words[position + i] = r.position;
-        words[sequence + i] = r.sequence;
+    words[StateLayout::ROWS] = rows.len() as u32;
+    let [tokens, positions, sequences] = layout.rows_mut(words);
+    for (i, row) in rows.iter().enumerate() {
+        (tokens[i], positions[i], sequences[i]) = (row.token, row.position, row.sequence);
     }
     write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
 }

@@ -47,6 +47,15 @@ impl StateLayout {
         STATE_HEADER + i * self.max_rows.next_multiple_of(4)
     }
 
+    /// The places of all rows' tokens, positions and sequences among `words`, the state's.
+    #[inline]
+    pub fn rows_mut(self, words: &mut [u32]) -> [&mut [u32]; 3] {
+        let most = self.max_rows.next_multiple_of(4);
+        let (tokens, others) = words[STATE_HEADER..].split_at_mut(most);
+        let (positions, others) = others.split_at_mut(most);
+        [tokens, positions, &mut others[..most]]
+    }
+
     /// Word index of row 0's token id.
     pub fn token(self) -> usize {
         self.array(0)
