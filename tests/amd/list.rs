@@ -1,5 +1,6 @@
 //! The kernels that passes of models ask for: those that code is compiled ahead of time for, and those of amd-isa.md.
 
+use super::common::gguf::MOST_USED_MIXES;
 use super::common::golden;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{BlockFormat, FileMix, Shape, TensorId, WeightFormat, presets};
@@ -100,7 +101,7 @@ pub enum Weights {
 /// The mixes of files that there is code for. All of them would take 5.9 MB of a chip's set, most of it integer dot products
 /// of each type and each length of a row.
 pub fn mixes() -> impl Iterator<Item = FileMix> {
-    ["q4_0", "q4_k_m", "q5_k_m", "q6_k", "q8_0"].into_iter().map(|name| FileMix::of_name(name).unwrap())
+    MOST_USED_MIXES.into_iter().map(|name| FileMix::of_name(name).unwrap())
 }
 
 impl Weights {

@@ -6,6 +6,9 @@ use kiln::model::checkpoint::gguf::GgmlType;
 use kiln::model::{BlockFormat, LayerKind, Shape};
 use std::path::PathBuf;
 
+/// The mixes of files that are most used, by their names.
+pub const MOST_USED_MIXES: [&str; 5] = ["q4_0", "q4_k_m", "q5_k_m", "q6_k", "q8_0"];
+
 /// A value of a key, as the file has it: its type and its bytes.
 #[derive(Clone)]
 pub struct Value(u32, Vec<u8>);

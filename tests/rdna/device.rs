@@ -2,6 +2,7 @@
 //! ships in the executable. No compiler is needed.
 
 use super::*;
+use crate::common::gguf::MOST_USED_MIXES;
 use crate::node::ExecutingGpu;
 use kiln::engine::core::CoreSettings;
 use kiln::engine::open::OpenEngine;
@@ -104,7 +105,7 @@ fn mixes_load_or_are_refused_by_a_line() {
             let schedule = Schedule::build(&shape, INT8.extent(KvType::F16), |id| {
                 WeightFormat::Int8.of_matrix(id, &shape, Some(mix.stored(id, &shape)))
             });
-            let is_used = ["q4_0", "q4_k_m", "q5_k_m", "q6_k", "q8_0"].contains(&mix.name);
+            let is_used = MOST_USED_MIXES.contains(&mix.name);
             let Err(e) = shipped::check(&device, &schedule, &ReplayOptions::default()) else { continue };
             let line = e.to_string();
             let missing = ["this executable has no kernels for weights in ", "this executable has no code for "];

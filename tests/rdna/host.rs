@@ -2,7 +2,6 @@
 //! without those of the kernel's stand-ins. Neither runs a kernel; the lists of both are the same model's.
 
 use super::*;
-use kiln::testing::amdgpu::code::{KernelCode, KernelRegisters, UserSgprs};
 use kiln::testing::amdgpu::device::RenderDevice;
 use kiln::testing::amdgpu::driver::Amdgpu;
 use kiln::testing::amdgpu::fake::FakeNode;
@@ -34,10 +33,9 @@ fn a_pass_takes_fewer_instructions_than_by_radv() {
 
 /// Instructions of [`counted`], without those in ioctl, which is the stand-in's.
 fn count(driver: &str, passes: usize) -> f64 {
-    let callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
-    let collected = ["--toggle-collect=*host*counted*", "--toggle-collect=ioctl"];
-    let mut counter = Command::new(callgrind[0]);
-    counter.args(&callgrind[1..]).args(collected);
+    let mut counter = Command::new("valgrind");
+    counter.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--trace-children=yes"]);
+    counter.args(["--toggle-collect=*host*counted*", "--toggle-collect=ioctl"]);
     let told = format!("{driver},{passes}");
     // The stand-in of RADV's kernel takes submits where it has a place for them.
     let packets = tempfile::NamedTempFile::new().unwrap();
@@ -58,10 +56,7 @@ fn run(driver: &str, passes: usize) {
     }
     let node = FakeNode::new(Chip::Gfx1103.code(), ());
     let device = Rc::new(RenderDevice::open(&node.path()).unwrap());
-    let user = UserSgprs { pointer: Some(2), inline: None, inline_words: 0, groups: None };
-    let registers = KernelRegisters { rsrc1: 0, rsrc2: 0, rsrc3: 0, limits: 0, lds: 0, user };
-    let code = move |_: &Kernel| Ok(KernelCode { words: [0xbfb0_0000].into(), registers });
-    let driver = Amdgpu::new(&device, Box::new(code)).unwrap();
+    let driver = Amdgpu::new(&device, Box::new(|_: &Kernel| Ok(node::code_that_ends()))).unwrap();
     let mut replay = setup.load_on(driver, &device.memory().unwrap(), &checkpoint);
     counted(&mut replay, passes);
     assert_eq!(node.kernel().complaints, [""; 0]);

@@ -35,7 +35,7 @@ impl Constants {
 
     /// All constants' values; `None` if there are not as many.
     #[cfg(feature = "amdgpu")]
-    pub(crate) fn read(values: &[u32]) -> Option<Constants> {
+    pub fn read(values: &[u32]) -> Option<Constants> {
         values.try_into().ok().map(Constants)
     }
 
