@@ -53,7 +53,7 @@ const CHILD: &str = "KILN_TEST_AMD_CHILD";
 const MOST_USED: [WeightFormat; 2] = [WeightFormat::Blocks(BlockFormat::Q4K), WeightFormat::Blocks(BlockFormat::Q6K)];
 
 /// One of so many kernels is in a sample.
-const SAMPLE: usize = 24;
+const SAMPLE: usize = 60;
 
 /// Least waves per SIMD for a kernel that waits for memory; a SIMD holds 16.
 const WAVES: u64 = 8;

@@ -86,7 +86,7 @@ fn check_timeline(timeline: &Value, layers: usize) {
 /// How often drafts are right is stated and no result: what is measured is what passes cost.
 #[test]
 fn drafts_of_a_stated_quality_are_timed() {
-    let base = ["--prefill", "0", "--batch", "1", "--decode", "24", "--reps", "3", "--json", "--device", "vulkan"];
+    let base = ["--prefill", "0", "--batch", "1", "--decode", "24", "--reps", "3", "--json", "--device", "cpu"];
     let report = bench(&[&base[..], &["--speculate", "3", "--accept", "0.75"]].concat()).json();
     let lines = list(&report, "lines");
     assert_eq!(lines[1]["name"], "decode, 3 drafted, each right with a stated 0.75");
@@ -101,7 +101,7 @@ fn drafts_of_a_stated_quality_are_timed() {
 /// Where nothing says how many tokens to draft, as many are drafted as pay.
 #[test]
 fn as_many_are_drafted_as_pay() {
-    let base = ["--prefill", "0", "--batch", "1", "--decode", "40", "--reps", "3", "--json", "--device", "vulkan"];
+    let base = ["--prefill", "0", "--batch", "1", "--decode", "40", "--reps", "3", "--json", "--device", "cpu"];
     let report = bench(&[&base[..], &["--accept", "0,1"]].concat()).json();
     let lines = list(&report, "lines");
     for (line, share) in lines[1..].iter().zip(["0", "1"]) {
@@ -117,7 +117,7 @@ fn as_many_are_drafted_as_pay() {
 /// What a pass costs by its rows: as many sequences, and rows of one, all at one depth.
 #[test]
 fn passes_are_timed_by_their_rows() {
-    let report = bench(&["--device", "vulkan", "--rows", "3,1,2", "--decode", "2", "--reps", "3", "--json"]).json();
+    let report = bench(&["--device", "cpu", "--rows", "3,1,2", "--decode", "2", "--reps", "3", "--json"]).json();
     let lines = list(&report, "lines");
     let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
     let expected = ["decode", "decode x 2", "decode x 3", "2 rows of one sequence", "3 rows of one sequence"];
@@ -137,7 +137,7 @@ fn passes_are_timed_by_their_rows() {
 #[test]
 fn mixed_passes_are_timed_beside_their_parts() {
     let arguments = ["--rows", "7", "--beside", "2", "--depth", "40", "--decode", "1", "--reps", "3", "--json"];
-    let report = bench(&[&["--device", "vulkan"][..], &arguments].concat()).json();
+    let report = bench(&[&["--device", "cpu"][..], &arguments].concat()).json();
     let lines = list(&report, "lines");
     let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
     let expected = ["decode x 2", "7 rows of one sequence", "7 rows of one sequence beside 2"];

@@ -72,10 +72,14 @@ pub fn nvidia_units() -> MatrixUnits {
     }
 }
 
-/// Whether all of what is alike runs, and not a sample of it: on a GPU always, and on a driver for the processor, which
-/// compiles each kernel for up to a second, where KILN_TEST_ALL is set, as `tools/test --full` does.
+/// Whether all of what is alike runs, and not a sample of it: where KILN_TEST_ALL is set, as `tools/test --full` does.
+pub fn runs_all() -> bool {
+    std::env::var_os("KILN_TEST_ALL").is_some()
+}
+
+/// [`runs_all`] on a driver for the processor, which compiles each kernel for up to a second; on a GPU always.
 pub fn takes_all(gpu: &Gpu) -> bool {
-    !gpu.caps.is_cpu() || std::env::var_os("KILN_TEST_ALL").is_some()
+    !gpu.caps.is_cpu() || runs_all()
 }
 
 /// Whether a tile compiles in seconds. A CPU driver takes minutes for a large tile, unrolled in matrices of 8 x 8.

@@ -18,8 +18,8 @@ pub mod vgem;
 
 pub use compare::{Outputs, bits, max_abs, observe, relative_rms, rms};
 pub use device::{
-    AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, ONE_SUBMIT, forced, listen, load, nvidia_units, open_gpu, shared_heap,
-    takes_all, units, vulkan, worth_compiling,
+    AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, ONE_SUBMIT, forced, listen, load, nvidia_units, open_gpu, runs_all,
+    shared_heap, takes_all, units, vulkan, worth_compiling,
 };
 pub use drafts::Mixed;
 pub use forged::{Forged, small_shape};

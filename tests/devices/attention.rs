@@ -3,7 +3,7 @@
 //! the norm that values may pass on their way into a page.
 
 use crate::common::{
-    self, F32, Forged, Random, max_abs, open_gpu, relative_rms, rms, shared_heap, small_shape, vulkan,
+    self, F32, Forged, Random, max_abs, open_gpu, relative_rms, rms, runs_all, shared_heap, small_shape, vulkan,
 };
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, ExecutorExt, HeadRows, Measure, Row};
@@ -121,7 +121,7 @@ fn parts_of_a_long_context_make_the_whole() {
     let tokens = tokens();
     // Every number of heads per KV head, and heads narrower and wider than a subgroup's octets.
     let all = [(4, 2, 32), (3, 1, 40), (8, 1, 64), (2, 2, 16), (4, 1, 16)];
-    let shapes = if std::env::var_os("KILN_TEST_ALL").is_some() { &all[..] } else { &all[..3] };
+    let shapes = if runs_all() { &all[..] } else { &all[..2] };
     for &(heads, kv_heads, dim) in shapes {
         let references = [WeightFormat::Int8, WeightFormat::Bf16].map(|weights| {
             let model = Forged::new(&shape(heads, kv_heads, dim), weights);
@@ -129,8 +129,9 @@ fn parts_of_a_long_context_make_the_whole() {
             (weights, model, want)
         });
         for (device, weights, kv, tolerance) in runs() {
-            // Two shapes show what differs: whole loads of eight lanes, and others.
-            if kv == KvType::Bf16 && ![32, 40].contains(&dim) {
+            // Two shapes show what differs: whole loads of eight lanes, and others. Alone a sample of the other has f16.
+            let has_types = if runs_all() { [32, 40].contains(&dim) } else { dim == 32 };
+            if kv == KvType::Bf16 && !has_types || kv == KvType::F32 && !has_types && !runs_all() {
                 continue;
             }
             let (_, model, want) = references.iter().find(|(of, ..)| *of == weights).unwrap();
@@ -157,11 +158,7 @@ fn parts_of_a_long_context_make_the_whole() {
 fn wide_heads_attend_too() {
     let passes = [64, 64, 1, 1, 2, 64, 9, 64, 1, 16, 13, 1, 3, 17, 1, 1];
     let tokens = &tokens()[..passes.iter().sum()];
-    let shapes: &[_] = if std::env::var_os("KILN_TEST_ALL").is_some() {
-        &[(8, 1, 512), (16, 1, 512), (3, 1, 328)]
-    } else {
-        &[(8, 1, 512)]
-    };
+    let shapes: &[_] = if runs_all() { &[(8, 1, 512), (16, 1, 512), (3, 1, 328)] } else { &[(8, 1, 512)] };
     for &(heads, kv_heads, dim) in shapes {
         let shape = shape(heads, kv_heads, dim).with_window(130);
         for (device, weights, kv, tolerance) in runs() {
@@ -222,7 +219,8 @@ fn rows_of_a_batch_have_parts_of_their_own() {
         executor.forward(&rows, Some(HeadRows { first: 0, count: rows.len() })).unwrap();
         (0..rows.len()).map(|i| executor.logits(i).unwrap().to_vec()).collect::<Vec<_>>()
     };
-    for (device, weights, kv, tolerance) in runs() {
+    // What is combined is of f32, whatever the cache is of.
+    for (device, weights, kv, tolerance) in runs().into_iter().filter(|(.., kv, _)| runs_all() || *kv != KvType::Bf16) {
         let model = Forged::new(&shape(4, 2, 32), weights);
         let want = decode(load(&model, weights, Device::Reference, KvType::F32, lengths.len()).as_mut());
         let mut executor = load(&model, weights, device, kv, lengths.len());
@@ -266,7 +264,11 @@ fn values_are_normed_on_their_way_into_a_page() {
     state[StateLayout::ROWS] = 1;
     let state = buffer(bytemuck::cast_slice(&state));
     // CPU drivers take minutes over the fused kernel for heads of 512.
-    let widest_fused = if subgroup < 32 { 264 } else { 512 };
+    let widest_fused = match subgroup {
+        32.. => 512,
+        _ if runs_all() => 264,
+        _ => 136,
+    };
     for (dim, is_fused) in [(24, false), (24, true), (512, false), (widest_fused, true)] {
         let mut random = Random(dim as u64);
         // Far from one, and each head's of another size.

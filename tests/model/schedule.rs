@@ -440,13 +440,14 @@ fn an_altered_operand_changes_both_executors_alike() {
             alter(s, 3, change!(Op::RmsNorm { weight, .. } => *weight = other))
         }),
     ];
-    for (what, alteration) in alterations {
+    for (i, (what, alteration)) in alterations.iter().enumerate() {
         let mut altered = original.clone();
         assert!(alteration(&mut altered), "{what}: no such step");
         let reference = outputs(&altered, None);
         let moved = max_abs(&reference, &base);
         assert!(moved > 1e-2, "{what}: the reference did not follow");
-        for (arithmetic, tolerance) in paths {
+        let paths = if common::runs_all() { &paths[..] } else { &paths[i % 2..][..1] };
+        for &(arithmetic, tolerance) in paths {
             let apart = max_abs(&outputs(&altered, Some(arithmetic)), &reference);
             println!("{what}, {arithmetic:?}: moved {moved:.3}, apart {apart:.1e}");
             assert!(apart < tolerance, "{what}, {arithmetic:?}: the executors are {apart} apart");

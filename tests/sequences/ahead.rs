@@ -277,7 +277,8 @@ fn guided_replies_run_ahead_too() {
         // knows what it takes, and behind the last one.
         assert_eq!((got.passes, got.ahead), (want.passes, want.passes - 3));
         // One ends while the next pass runs, be it greedy or guided, and another one comes.
-        for slot in [1, 3] {
+        let slots = if common::runs_all() { &[1, 3][..] } else { &[if staged { 1 } else { 3 }] };
+        for &slot in slots {
             let (_, reply) = &want.replies.iter().find(|(ended, _)| *ended == slot).unwrap();
             let at = (8..30).find(|&i| !reply[..i].contains(&reply[i])).unwrap();
             let stop = Some((slot, reply[at]));

@@ -181,9 +181,8 @@ fn compare(vocab: usize, rounds: usize, seed: u64) -> usize {
 
 #[test]
 fn what_is_found_gives_the_tokens_that_the_logits_give() {
-    // Vocabularies of one block, of some with a part of one, and Gemma's. Ten thousand draws, or a quarter.
-    let is_whole = std::env::var_os("KILN_TEST_ALL").is_some();
-    let (part, mut draws) = (if is_whole { 1 } else { 4 }, 0);
+    // Vocabularies of one block, of some with a part of one, and Gemma's. Ten thousand draws, or a tenth.
+    let (part, mut draws) = (if common::runs_all() { 1 } else { 10 }, 0);
     for (vocab, rounds, seed) in [(500, 440 / part, 1), (2500, 190 / part, 2), (262_144, 1, 3), (262_208, 1, 4)] {
         let decided = compare(vocab, rounds, seed);
         println!("vocabulary {vocab}: {decided} of {} decided by what was found", rounds * ROWS);

@@ -71,10 +71,13 @@ fn the_cpu_drafts_as_transformers_does() {
 #[test]
 fn vulkan_drafts_as_transformers_does() {
     let device = vulkan();
+    let gpu = common::open_gpu();
+    if common::takes_all(&gpu) {
+        check(&options(device, WeightFormat::Int8, KvType::F32, F32), 1e-4);
+    }
     check(&options(device, WeightFormat::Bf16, KvType::F32, F32), 1e-4);
-    check(&options(device, WeightFormat::Int8, KvType::F32, F32), 1e-4);
     check(&options(device, WeightFormat::Int8, KvType::F16, DOT), 0.01);
-    let units = common::open_gpu().caps.matrix;
+    let units = gpu.caps.matrix;
     if units.is_some() {
         check(&options(device, WeightFormat::Bf16, KvType::F16, MATRIX_F16), 0.03);
         check(&options(device, WeightFormat::Int8, KvType::F16, AUTO), 0.03);
@@ -127,7 +130,10 @@ fn check_together(options: &Options) {
         let drafted = draft(executor.as_mut(), &[DraftRow { row, head: 0 }], STEPS).remove(0);
         alone.push((row, drafted, executor.logits(0).unwrap().to_vec()));
     }
-    for order in [vec![0, 1, 2, 3, 4, 5], vec![5, 2, 0], vec![3, 4]] {
+    // A driver for the processor compiles for each number of rows.
+    let is_sample = options.device == vulkan() && !common::takes_all(&common::open_gpu());
+    let orders: [&[usize]; 3] = [&[5, 2, 0], &[0, 1, 2, 3, 4, 5], &[3, 4]];
+    for order in &orders[..if is_sample { 1 } else { 3 }] {
         // The last rows once more, in one pass: head row i is that of sequence i.
         let last: Vec<Row> = prompts
             .iter()
@@ -301,7 +307,10 @@ fn check_replies(device: Device) {
 fn replies_are_those_without_drafts() {
     check_replies(Device::Reference);
     check_replies(Device::Cpu);
-    check_replies(vulkan());
+    // A driver for the processor compiles for minutes.
+    if common::takes_all(&common::open_gpu()) {
+        check_replies(vulkan());
+    }
 }
 
 #[test]

@@ -242,9 +242,9 @@ fn drafts_of_several_sequences_change_no_bit_on_the_cpu() {
 }
 
 #[test]
+#[ignore = "minutes of a driver for the CPU: tools/test --full runs it"]
 fn drafts_of_several_sequences_change_no_choice_on_vulkan() {
-    check_together("tiny", common::vulkan(), KvType::F32, 30, |_| 6e-4);
-    check_together("wide_small", common::vulkan(), KvType::F16, 15, |logits| 8.0 * 0.015 * rms(logits));
+    check_together("wide_small", common::vulkan(), KvType::F16, 12, |logits| 8.0 * 0.015 * rms(logits));
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
@@ -258,8 +258,7 @@ fn drafts_change_no_bit_on_the_cpu() {
 
 #[test]
 fn drafts_change_no_choice_on_vulkan() {
-    check("tiny", common::vulkan(), KvType::F32, 60, |_| 6e-4);
-    check("wide_small", common::vulkan(), KvType::F16, 40, |logits| 8.0 * 0.015 * rms(logits));
+    check("tiny", common::vulkan(), KvType::F32, 40, |_| 6e-4);
     assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }
 
@@ -278,4 +277,5 @@ fn thousands_of_drafts_change_no_choice_on_vulkan() {
     check("tiny", common::vulkan(), KvType::F32, rounds, |_| 6e-4);
     check("wide_small", common::vulkan(), KvType::F16, rounds, |logits| 8.0 * 0.015 * rms(logits));
     check_together("tiny", common::vulkan(), KvType::F32, rounds / 4, |_| 6e-4);
+    check_together("wide_small", common::vulkan(), KvType::F16, rounds / 4, |logits| 8.0 * 0.015 * rms(logits));
 }

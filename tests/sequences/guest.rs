@@ -28,7 +28,12 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-const GUESTS: [OffloadKind; 2] = [OffloadKind::Reference, OffloadKind::Cpu];
+/// Both guests beside each arithmetic, or alone a sample in which each comes up once; with how far results may be apart.
+fn guests() -> Vec<(Option<Arithmetic>, f32, &'static [OffloadKind])> {
+    const BOTH: &[OffloadKind] = &[OffloadKind::Reference, OffloadKind::Cpu];
+    let of = |sample| if common::runs_all() { BOTH } else { sample };
+    vec![(F32, 2e-3, of(&BOTH[1..])), (DOT, 5e-3, of(&BOTH[..1]))]
+}
 
 fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<OffloadKind>) -> Options {
     Options { offload: guest, vulkan: common::forced(arithmetic), ..Options::default() }
@@ -38,15 +43,17 @@ fn with_guest(arithmetic: Option<Arithmetic>, guest: Option<OffloadKind>) -> Opt
 #[test]
 fn a_pass_with_a_guest_matches_the_golden_case() {
     let case = Case::open("tiny");
-    for (guest, weights, arithmetic, kv, chunk, tolerance) in [
+    let all = [
         (OffloadKind::Reference, WeightFormat::Bf16, F32, KvType::F32, 160, F32_SHALLOW),
-        (OffloadKind::Reference, WeightFormat::Int8, F32, KvType::F32, 7, F32_SHALLOW),
         (OffloadKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 16, F16_SHALLOW),
-        (OffloadKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 1, F16_SHALLOW),
-        (OffloadKind::Cpu, WeightFormat::Int8, F32, KvType::F16, 160, F16_SHALLOW),
         (OffloadKind::Cpu, WeightFormat::Int8, DOT, KvType::F16, 7, F16_SHALLOW),
         (OffloadKind::Cpu, WeightFormat::Bf16, F32, KvType::F32, 16, F16_SHALLOW),
-    ] {
+        (OffloadKind::Cpu, WeightFormat::Int8, F32, KvType::F16, 160, F16_SHALLOW),
+        (OffloadKind::Reference, WeightFormat::Int8, F32, KvType::F32, 7, F32_SHALLOW),
+        (OffloadKind::Reference, WeightFormat::Int8, DOT, KvType::F16, 1, F16_SHALLOW),
+    ];
+    let cases = if common::runs_all() { &all[..] } else { &all[..3] };
+    for &(guest, weights, arithmetic, kv, chunk, tolerance) in cases {
         let options = Options {
             device: common::vulkan(),
             weights,
@@ -118,9 +125,9 @@ fn floats(bits: &[Vec<u32>]) -> Vec<f32> {
 #[test]
 fn every_kind_of_pass_may_have_a_guest_and_gives_the_same_bits_again() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
-    for (arithmetic, tolerance) in [(F32, 2e-3), (DOT, 5e-3)] {
+    for (arithmetic, tolerance, guests) in guests() {
         let plain = every_kind(loaded(&model, with_guest(arithmetic, None)).as_mut());
-        for guest in GUESTS {
+        for &guest in guests {
             let options = with_guest(arithmetic, Some(guest));
             let got = every_kind(loaded(&model, options).as_mut());
             for (i, (got, plain)) in got.iter().zip(&plain).enumerate() {
