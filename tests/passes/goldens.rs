@@ -98,8 +98,9 @@ const SHALLOW: &[Run] = &[
 /// Depth only adds rounding, so each arithmetic runs once.
 const DEEP: &[Run] = &[
     (WeightFormat::Bf16, F32, KvType::F32, &[7]),
+    (WeightFormat::Bf16, F32, KvType::F16, &[160]),
     (WeightFormat::Int8, F32, KvType::F32, &[160]),
-    (WeightFormat::Int8, DOT, KvType::F16, &[7]),
+    (WeightFormat::Int8, DOT, KvType::F16, &[160, 7]),
     (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[160]),
     (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[160]),
 ];
@@ -208,16 +209,17 @@ fn vulkan_matches_gemma4_tiny4() {
 
 #[test]
 fn vulkan_matches_gemma4_moe4() {
-    check_vulkan("moe4", BOUNDS_GEMMA4, EXPERTS);
+    check_vulkan("moe4", BOUNDS_GEMMA4, or_few(EXPERTS));
 }
 
 #[test]
-#[ignore = "ten minutes of a driver for the CPU: tools/test --full runs it"]
+#[ignore = "minutes of a driver for the CPU: tools/test --full runs it"]
 fn vulkan_matches_gemma4_moe_wide4() {
     check_vulkan("moe_wide4", BOUNDS_GEMMA4, WIDE);
 }
 
 #[test]
+#[ignore = "minutes of a driver for the CPU: tools/test --full runs it"]
 fn vulkan_matches_gemma4_wide4() {
     check_vulkan("wide4", BOUNDS_GEMMA4, WIDE);
 }
@@ -230,12 +232,25 @@ fn vulkan_matches_tiny() {
 /// Passes of one row, of few rows and of rows that are grouped by experts, in each arithmetic.
 const EXPERTS: &[Run] = &[
     (WeightFormat::Bf16, F32, KvType::F32, &[16, 1]),
-    (WeightFormat::Int8, F32, KvType::F16, &[7]),
-    (WeightFormat::Int8, DOT, KvType::F16, &[160, 1]),
+    (WeightFormat::Int8, F32, KvType::F16, &[160, 7]),
+    (WeightFormat::Int8, DOT, KvType::F16, &[160, 7, 1]),
     (WeightFormat::Int8, DOT, KvType::Bf16, &[16]),
     (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[160, 7]),
     (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[16]),
 ];
+
+/// One length of chunks in each arithmetic, for what a driver for the processor compiles in minutes.
+const FEW: &[Run] = &[
+    (WeightFormat::Bf16, F32, KvType::F32, &[7]),
+    (WeightFormat::Int8, DOT, KvType::F16, &[7]),
+    (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[16]),
+    (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[160]),
+];
+
+/// All runs, or alone a sample the few.
+fn or_few(runs: &'static [Run]) -> &'static [Run] {
+    if common::takes_all(&common::open_gpu()) { runs } else { FEW }
+}
 
 /// Each type of KV and each arithmetic that `tiny` has, in one length of chunks where a driver for the processor compiles.
 const WIDE: &[Run] = &[
@@ -250,14 +265,14 @@ const WIDE: &[Run] = &[
 ];
 
 #[test]
+#[ignore = "minutes of a driver for the CPU: tools/test --full runs it"]
 fn vulkan_matches_wide_small() {
-    let runs = if common::takes_all(&common::open_gpu()) { SHALLOW } else { WIDE };
-    check_vulkan("wide_small", BOUNDS, runs);
+    check_vulkan("wide_small", BOUNDS, SHALLOW);
 }
 
 #[test]
 fn vulkan_matches_deep62() {
-    check_vulkan("deep62", [F32_DEEP, F16_DEEP, F16_DEEP], DEEP);
+    check_vulkan("deep62", [F32_DEEP, F16_DEEP, F16_DEEP], or_few(DEEP));
 }
 
 /// Where the host cannot map the device's memory, weights and results go through staging. The bits are the same.
