@@ -77,7 +77,7 @@ pub fn runs_all() -> bool {
     std::env::var_os("KILN_TEST_ALL").is_some()
 }
 
-/// [`runs_all`] on a driver for the processor, which compiles each kernel for up to a second; on a GPU always.
+/// [`runs_all`] on a driver for the processor, which compiles some kernels for seconds; on a GPU always.
 pub fn takes_all(gpu: &Gpu) -> bool {
     !gpu.caps.is_cpu() || runs_all()
 }
