@@ -162,7 +162,7 @@ fn compile_all(out: &Path) {
 
 /// Whether every kernel is compiled, though the page was made of the same ones.
 fn takes_all() -> bool {
-    ["KILN_TEST_ALL", "KILN_BLESS"].iter().any(|name| std::env::var_os(name).is_some())
+    common::runs_all() || std::env::var_os("KILN_BLESS").is_some()
 }
 
 /// A digest of all that the figures and the rules depend on: the kernels with their code, the reasons that their sources

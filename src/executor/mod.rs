@@ -409,11 +409,11 @@ pub fn check_draft(
 pub fn write_draft(words: &mut [u32], layout: StateLayout, rows: &[DraftRow], states: HeadRows) {
     words[StateLayout::ROWS] = rows.len() as u32;
     words[StateLayout::CHUNK] = 1;
-    let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
+    let [tokens, positions, sequences] = layout.rows_mut(words);
+    for (i, DraftRow { row, .. }) in rows.iter().enumerate() {
+        (tokens[i], positions[i], sequences[i]) = (row.token, row.position - 1, row.sequence);
+    }
     for (i, DraftRow { row, head }) in rows.iter().enumerate() {
-        words[token + i] = row.token;
-        words[position + i] = row.position - 1;
-        words[sequence + i] = row.sequence;
         words[layout.ahead() + i] = row.position;
         words[layout.source() + i] = (states.first + head) as u32;
     }

@@ -242,13 +242,6 @@ fn drafts_of_several_sequences_change_no_bit_on_the_cpu() {
 }
 
 #[test]
-#[ignore = "minutes of a driver for the CPU: tools/test --full runs it"]
-fn drafts_of_several_sequences_change_no_choice_on_vulkan() {
-    check_together("wide_small", common::vulkan(), KvType::F16, 12, |logits| 8.0 * 0.015 * rms(logits));
-    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
-}
-
-#[test]
 fn drafts_change_no_bit_on_the_cpu() {
     for (name, rounds) in [("tiny", 400), ("wide_small", 300)] {
         let seen = check(name, Device::Cpu, KvType::F32, rounds, |_| 0.0);
@@ -278,4 +271,5 @@ fn thousands_of_drafts_change_no_choice_on_vulkan() {
     check("wide_small", common::vulkan(), KvType::F16, rounds, |logits| 8.0 * 0.015 * rms(logits));
     check_together("tiny", common::vulkan(), KvType::F32, rounds / 4, |_| 6e-4);
     check_together("wide_small", common::vulkan(), KvType::F16, rounds / 4, |logits| 8.0 * 0.015 * rms(logits));
+    assert_eq!(kiln::testing::vulkan::device::instance::validation_messages(), 0);
 }

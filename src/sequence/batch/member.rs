@@ -166,7 +166,7 @@ impl Member {
             Ok(token) => token,
             Err(e) => return Chosen::Failure(Box::new(e)),
         };
-        if !self.stops.is_empty() && self.stops.contains(&token) {
+        if self.stops.contains(&token) {
             return Chosen::End(Finish::Stop);
         }
         self.so_far.tokens.push(token);
