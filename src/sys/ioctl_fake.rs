@@ -46,12 +46,13 @@ impl Drop for FakeIoctls {
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
 /// The `ioctl` that this one hides: libc's, or that of a library that is loaded before libc (tests/common/amdgpu.c).
-fn next_ioctl() -> Ioctl {
-    static NEXT: OnceLock<Ioctl> = OnceLock::new();
-    // SAFETY: the name is that of a C function of this type, which every process has by libc.
+/// A static executable has none.
+fn next_ioctl() -> Option<Ioctl> {
+    static NEXT: OnceLock<Option<Ioctl>> = OnceLock::new();
+    // SAFETY: the name is that of a C function of this type, where a library has it.
     *NEXT.get_or_init(|| unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, c"ioctl".as_ptr());
-        std::mem::transmute::<*mut c_void, Option<Ioctl>>(next).expect("libc has ioctl")
+        std::mem::transmute::<*mut c_void, Option<Ioctl>>(next)
     })
 }
 
@@ -67,7 +68,12 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
         .and_then(|path| handlers().as_ref()?.get(&path).cloned());
     let Some(handler) = handler else {
         // SAFETY: the arguments are passed on unchanged, so the caller's contract holds.
-        return unsafe { next_ioctl()(fd, request, argument) };
+        return unsafe {
+            match next_ioctl() {
+                Some(next) => next(fd, request, argument),
+                None => libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int,
+            }
+        };
     };
     // A panic must not unwind through C code: a failed assertion in a handler is printed, and the request fails.
     let call = || (handler.lock().unwrap_or_else(|e| e.into_inner()))(request, argument);
