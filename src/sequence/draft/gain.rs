@@ -8,7 +8,7 @@
 
 /// Classes of passes by rows: 1, 2, 4 ... 64.
 const KINDS: usize = 7;
-/// The number of classes above a pass without drafts that trials cycle through.
+/// The number of next larger classes of passes that trials measure in turn.
 const TRIED: usize = 3;
 /// Weight of a new measurement in the average.
 const NEW: f64 = 0.2;
@@ -17,11 +17,11 @@ const MOST_GROWTH: f64 = 8.0;
 /// In each pass the slower classes' averages move by this share toward that of the class just run, so that they are
 /// tried again eventually.
 const FADING: f64 = 1.0 / 512.0;
-/// The number of skipped drafts before a trial, at first and at most.
+/// The number of drafts that are skipped before a trial: the first number, which doubles up to the second one.
 const LEAST_PATIENCE: u32 = 32;
 const MOST_PATIENCE: u32 = 1024;
 
-/// Times of passes by number of rows.
+/// The measured times of passes, in classes by their number of rows.
 #[derive(Debug, Clone)]
 pub struct PassTimes {
     /// Average seconds of a pass in each class; 0 if not measured yet.
@@ -29,7 +29,7 @@ pub struct PassTimes {
     /// Drafts skipped since the last one that ran, and the number of them before the next trial.
     passed_up: u32,
     patience: u32,
-    /// The number of trials so far, which cycle through the classes.
+    /// The number of trials so far, by which they take the classes in turn.
     tries: usize,
 }
 
@@ -46,7 +46,7 @@ pub struct DraftCandidate {
     pub length: usize,
     /// The probability that a token is right if all before it are.
     pub share: f64,
-    /// The number of tokens to draft.
+    /// The number of tokens that the draft should have.
     pub drafted: usize,
     /// The probability that the drafted tokens and the next one are all right.
     next: f64,
@@ -101,16 +101,20 @@ impl PassTimes {
     }
 
     /// Expected seconds of a pass of `rows` rows. A class without a measurement counts as the next smaller one, so that
-    /// it gets tried.
+    /// it gets tried. The class without drafts is measured before.
     fn seconds(&self, rows: usize) -> f64 {
         let known = self.seconds[..=kind(rows)].iter().rev().copied().find(|seconds| *seconds > 0.0);
         known.unwrap_or(1.0)
     }
 
-    /// Sets the number of drafted tokens for each sequence of a pass, at most `most` in total. Returns their total.
+    /// Sets the number of drafted tokens for each sequence of a pass, at most `most` in total. Returns their total. Nothing
+    /// is drafted until a pass without drafts was measured, since the others are compared with it.
     pub fn choose(&mut self, candidates: &mut [DraftCandidate], most: usize) -> usize {
         take_back(candidates);
         let sequences = candidates.len();
+        if self.seconds[kind(sequences)] == 0.0 {
+            return 0;
+        }
         let (mut tokens, mut best) = (sequences as f64, (sequences as f64 / self.seconds(sequences), 0));
         let mut length = 0;
         while let Some(right) = (length < most).then(|| take_likeliest(candidates)).flatten() {
@@ -217,7 +221,7 @@ mod tests {
     #[test]
     fn what_was_never_measured_is_tried() {
         let mut gain = PassTimes::default();
-        assert_eq!(gain.drafted(7, 0.75), 7);
+        assert_eq!(gain.drafted(7, 0.75), 0, "nothing to compare drafts with");
         gain.note_pass(1, 1, 1.0);
         assert_eq!(gain.drafted(7, 0.75), 7);
         gain.note_pass(1, 8, 8.0);
@@ -250,6 +254,20 @@ mod tests {
             gain.note_pass(1, 1 + size, 1.0);
         }
         assert_eq!(gain.drafted(7, 0.9), 7);
+    }
+
+    /// A drafter that drafts for every pass gets the number that pays, not the largest.
+    #[test]
+    fn the_size_that_pays_is_found_where_every_pass_could_have_a_draft() {
+        let mut gain = PassTimes::default();
+        let mut sizes = Vec::new();
+        for _ in 0..20 {
+            let size = gain.drafted(7, 0.6);
+            sizes.push(size);
+            gain.note_pass(1, 1 + size, [2.7, 3.5, 0.0, 5.1, 0.0, 0.0, 0.0, 7.6][size]);
+        }
+        assert_eq!(sizes[..5], [0, 7, 3, 1, 1]);
+        assert!(sizes[5..].iter().all(|size| *size == 1), "{sizes:?}");
     }
 
     #[test]
