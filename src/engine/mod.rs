@@ -61,7 +61,6 @@ use crate::error::{Setting, text};
 use crate::executor::weights::Progress;
 use crate::executor::{ExecutorExt, Measure, Stepwise};
 use crate::lower::limits::MAX_GROUPS;
-use crate::machine::files::Files;
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, WeightFormat};
@@ -78,7 +77,7 @@ use std::time::Instant;
 /// How to load a model. `None` means the default.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The device to run on.
+    /// The device that the model is to run on.
     pub device: Device,
     /// Format of the matrices on the device; [`WeightFormat::of_matrix`] says which matrices keep another one.
     pub weights: WeightFormat,
@@ -99,27 +98,27 @@ pub struct Options {
     pub kv_tokens: Option<usize>,
     /// Threads of the CPU executor. Default: one a core.
     pub threads: Option<usize>,
-    /// Whether a GPU's attention runs on the NPU.
+    /// Whether the NPU computes the attention of a GPU's passes.
     pub npu: NpuUse,
-    /// The executor that attends in place of a GPU, the NPU aside.
+    /// The executor that computes attention in place of a GPU, other than the NPU.
     pub offload: Option<OffloadKind>,
-    /// Settings of the executor on a device.
+    /// The settings of an executor on a GPU, by Vulkan or amdgpu.
     pub vulkan: ReplayOptions,
 }
 
-/// Whether attention runs on the NPU.
+/// Whether the NPU computes attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NpuUse {
     /// On the NPU by this driver interface, in the kinds of pass that are measured to be faster there. Without an NPU
     /// the same as [`NpuUse::Off`].
     Auto(DriverApi),
-    /// Never.
+    /// The NPU is not used.
     Off,
     /// On the NPU by this driver interface; loading fails without it.
     Require(DriverApi),
 }
 
-/// The kinds of offload.
+/// The executors that can compute attention in place of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffloadKind {
     /// The reference executor's formulas.
@@ -236,7 +235,11 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 /// # Errors
 /// As [`load`].
 #[cfg(feature = "testing")]
-pub fn load_in(files: &Files, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Measure>> {
+pub fn load_in(
+    files: &crate::machine::files::Files,
+    checkpoint: &Checkpoint,
+    options: &Options,
+) -> Result<Box<dyn Measure>> {
     Ok(load_on(&device::open_in(files, options.device)?, checkpoint, options, &Progress::default())?)
 }
 
@@ -283,7 +286,7 @@ pub(crate) fn refuse_drafter(shape: &Shape) -> Result<()> {
 #[cfg(feature = "cli")]
 pub(crate) fn check_npu() -> Result<()> {
     #[cfg(feature = "npu")]
-    return crate::npu::offload::find(&Files::system()).map(drop);
+    return crate::npu::offload::find(&crate::machine::files::Files::system()).map(drop);
     #[cfg(not(feature = "npu"))]
     Err(no_support())
 }
@@ -307,7 +310,7 @@ pub fn load_stepwise(checkpoint: &Checkpoint, options: &Options, progress: &Prog
     Ok(load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)?)
 }
 
-/// Both traits that a loaded executor has.
+/// The two traits that all executors implement, as one trait object.
 trait AnyExecutor: Measure + Stepwise {}
 
 impl<E: Measure + Stepwise> AnyExecutor for E {}
@@ -372,7 +375,7 @@ fn load_on(
     Ok(executor)
 }
 
-/// A model with its place on a device.
+/// A checkpoint with the schedule and the memory plan for its device.
 struct PlacedModel<'a> {
     checkpoint: &'a Checkpoint,
     schedule: Schedule,
