@@ -22,7 +22,7 @@ impl Cancel {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the flag is set.
+    /// True once the flag was set, after which work should stop.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -38,7 +38,7 @@ impl Cancel {
     /// [`Cancel::check`] with another cause.
     pub(crate) fn check_or(&self, cause: impl Into<Text>) -> Result<()> {
         match self.is_set() {
-            true => Err(Error::Interrupted { cause: cause.into(), remedy: "start it again".into() }),
+            true => Err(Error::interrupted(cause, "start it again")),
             false => Ok(()),
         }
     }

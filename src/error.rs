@@ -16,9 +16,9 @@ pub enum Error {
     /// A valid request failed while it ran (disk full, I/O, no thread can be started). Exit code 1.
     #[error("{}", line(cause, remedy, &|_| None))]
     Failed {
-        /// The failure.
+        /// The failure and its cause, as one part of the error's line.
         cause: Text,
-        /// The remedy.
+        /// The remedy, as an instruction to the user.
         remedy: Text,
     },
     /// Bad usage or bad input: arguments, files, token ids, a prompt past the context. Exit code 2.
@@ -26,7 +26,7 @@ pub enum Error {
     Input {
         /// The fault of the input.
         cause: Text,
-        /// The remedy.
+        /// The remedy, as an instruction to the user.
         remedy: Text,
     },
     /// A valid request does not fit in this machine's memory. Exit code 3.
@@ -34,7 +34,7 @@ pub enum Error {
     Refused {
         /// The sum of bytes that does not fit.
         cause: Text,
-        /// The remedy.
+        /// The remedy, as an instruction to the user.
         remedy: Text,
     },
     /// The caller ended the work early, by a [`crate::Cancel`]. Exit code 1; a command that a signal stopped ends by
@@ -43,7 +43,7 @@ pub enum Error {
     Interrupted {
         /// The work that was interrupted, and its remains.
         cause: Text,
-        /// The remedy.
+        /// The remedy, as an instruction to the user.
         remedy: Text,
     },
     /// A device is absent, unusable or lost. Exit code 4.
@@ -51,7 +51,7 @@ pub enum Error {
     Device {
         /// The message of the device or its driver.
         cause: Text,
-        /// The remedy.
+        /// The remedy, as an instruction to the user.
         remedy: Text,
     },
 }
@@ -87,22 +87,27 @@ fn line(cause: &Text, remedy: &Text, names: SettingNames<'_>) -> String {
 }
 
 impl Error {
-    /// An [`Error::Failed`].
+    /// Makes an [`Error::Failed`] of its cause and its remedy.
     pub fn failed(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Failed { cause: cause.into(), remedy: remedy.into() }
     }
 
-    /// An [`Error::Input`].
+    /// Makes an [`Error::Input`] of its cause and its remedy.
     pub fn input(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Input { cause: cause.into(), remedy: remedy.into() }
     }
 
-    /// An [`Error::Refused`].
+    /// Makes an [`Error::Refused`] of its cause and its remedy.
     pub fn refused(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Refused { cause: cause.into(), remedy: remedy.into() }
     }
 
-    /// An [`Error::Device`].
+    /// An [`Error::Interrupted`].
+    pub fn interrupted(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
+        Self::Interrupted { cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// Makes an [`Error::Device`] of its cause and its remedy.
     pub fn device(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Device { cause: cause.into(), remedy: remedy.into() }
     }
@@ -149,7 +154,7 @@ impl Error {
         }
     }
 
-    /// Whether the cause or the remedy names a setting.
+    /// True if the cause or the remedy names the setting.
     pub fn names(&self, setting: Setting) -> bool {
         let (cause, remedy) = self.parts();
         cause.names(setting) || remedy.names(setting)

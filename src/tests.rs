@@ -161,7 +161,7 @@ fn files_of_tests_have_test_names() {
     let all = sources();
     let is_named = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap();
-        ["tests.rs", "testing.rs", "fake.rs", "testbed.rs"].iter().any(|end| name.ends_with(end))
+        ["tests.rs", "testing.rs", "fake.rs"].iter().any(|end| name.ends_with(end))
             || path.iter().any(|folder| folder == "tests" || folder == "testing")
     };
     let other: Vec<PathBuf> = test_files(&all).into_iter().filter(|path| !is_named(path)).collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-/// The version.
+/// The version of Kiln, as in Cargo.toml.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit of the build, with `+changes` where files differed from it. `None` for a debug build, or one of sources

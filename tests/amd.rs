@@ -282,7 +282,8 @@ fn linear_kernels(shape: &Shape, units: MatrixUnits) -> Vec<Kernel> {
     let mut linear = Vec::new();
     for format in WeightFormat::ALL {
         let Some(modules) = &modules(format).matrix else { continue };
-        for operand in [Operand::F16, Operand::S8].into_iter().filter(|o| modules.multiply(*o)) {
+        let s8 = modules.shared_s8.is_some().then_some(Operand::S8);
+        for operand in [Operand::F16].into_iter().chain(s8) {
             for rows in [8, 16, 32, 64, 512] {
                 let mut seen = HashSet::new();
                 let (up, down) = ([rows, 2 * shape.ffn, shape.hidden], [rows, shape.hidden, shape.ffn]);

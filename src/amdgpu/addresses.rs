@@ -7,7 +7,7 @@ use std::ops::Range;
 pub struct FreeAddresses(BTreeMap<u64, u64>);
 
 impl FreeAddresses {
-    /// All of `range` is free.
+    /// Free addresses, which are at first all of `range`.
     pub fn new(range: Range<u64>) -> FreeAddresses {
         FreeAddresses(BTreeMap::from([(range.start, range.end)]))
     }

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::rc::Rc;
 
-/// The chips that there is code for.
+/// The chips for which Kiln has machine code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Chip {
     /// RDNA 3: Radeon 740M to 780M.
@@ -38,7 +38,7 @@ const GFX1150_REVISIONS: std::ops::Range<u32> = 0x01..0x40;
 const GFX1151_REVISIONS: std::ops::Range<u32> = 0xc0..0x100;
 
 impl Chip {
-    /// Every chip.
+    /// Every chip for which Kiln has machine code.
     pub const ALL: [Chip; 3] = [Chip::Gfx1103, Chip::Gfx1150, Chip::Gfx1151];
 
     /// The chip of a GPU, if there is code for it.
@@ -51,7 +51,7 @@ impl Chip {
         }
     }
 
-    /// The name of its instruction set.
+    /// The name of the chip's instruction set.
     pub fn name(self) -> &'static str {
         match self {
             Chip::Gfx1103 => "gfx1103",
@@ -60,12 +60,12 @@ impl Chip {
         }
     }
 
-    /// The checksum of the stream that has its code: measurements hold for this code alone.
+    /// The checksum of the file with the chip's code. Measurements hold for this code alone.
     pub fn digest(self) -> u64 {
         self.stream().0.first_chunk().map_or(0, |sum| u64::from_le_bytes(*sum))
     }
 
-    /// The stream that has its code, and its place among the stream's chips.
+    /// The compressed file with the chip's code, and the chip's index among those in the file.
     fn stream(self) -> (&'static [u8], usize) {
         match self {
             Chip::Gfx1103 => (include_bytes!("code/gfx11.lzma"), 0),
@@ -80,24 +80,24 @@ impl Chip {
 pub struct KernelCode {
     /// The code. The fetcher reads up to 192 bytes behind it, which must be mapped.
     pub words: Rc<[u32]>,
-    /// The registers that it runs with.
+    /// The register values that the code needs.
     pub registers: KernelRegisters,
 }
 
 /// The register words that a kernel runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelRegisters {
-    /// COMPUTE_PGM_RSRC1.
+    /// The value of the register COMPUTE_PGM_RSRC1.
     pub rsrc1: u32,
-    /// COMPUTE_PGM_RSRC2.
+    /// The value of the register COMPUTE_PGM_RSRC2.
     pub rsrc2: u32,
-    /// COMPUTE_PGM_RSRC3.
+    /// The value of the register COMPUTE_PGM_RSRC3.
     pub rsrc3: u32,
-    /// COMPUTE_RESOURCE_LIMITS.
+    /// The value of the register COMPUTE_RESOURCE_LIMITS.
     pub limits: u32,
     /// Bytes of LDS of a workgroup, which `rsrc2` has in units of 512.
     pub lds: u32,
-    /// What the code expects in its user SGPRs.
+    /// The values that the code expects in its user SGPRs.
     pub user: UserSgprs,
 }
 
@@ -134,7 +134,7 @@ impl UserSgprs {
     }
 }
 
-/// First word of a stream. It changes with the format.
+/// The first word of a code file. It changes with the file's format.
 const MAGIC: u32 = 0x4b43_0001;
 /// Most bytes of an inflated stream, and most that inflating may take.
 const MOST_BYTES: u64 = 256 << 20;
@@ -144,7 +144,7 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct CodeSet {
     chip: Chip,
     codes: Vec<KernelCode>,
-    /// Index of each kernel's code.
+    /// The index in `codes` of each kernel's code.
     kernels: HashMap<Kernel, usize>,
 }
 
@@ -172,7 +172,7 @@ impl CodeSet {
         })
     }
 
-    /// The set without some kernels.
+    /// The set without the kernels for which `is_out` is true.
     #[cfg(test)]
     pub(super) fn without(mut self, is_out: impl Fn(&Kernel) -> bool) -> CodeSet {
         self.kernels.retain(|kernel, _| !is_out(kernel));
@@ -244,7 +244,7 @@ fn module(words: &mut Words<'_>) -> std::result::Result<Module, String> {
     named.copied().ok_or_else(|| "names a module that this executable does not have".into())
 }
 
-/// Words that were not read yet.
+/// The words of a code file that were not read yet.
 struct Words<'a>(&'a [u32]);
 
 impl<'a> Words<'a> {
@@ -356,7 +356,6 @@ mod tests {
                 memory_bits: 0,
                 memory_type: 0,
                 is_apu: true,
-                wave: 32,
             };
             Chip::of(&info)
         };

@@ -10,7 +10,7 @@ const LANE_WORDS: u32 = 4;
 /// Most words of a dispatch. The kernel counts words in 32 bits.
 const MOST_WORDS: u64 = 1 << 30;
 
-/// The kernel.
+/// The kernel that copies words between buffers.
 pub fn kernel() -> Kernel {
     Kernel::new(Module::Copy, WORKGROUP, NoConstants {})
 }

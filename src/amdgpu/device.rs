@@ -28,22 +28,22 @@ const WINDOW: Range<u64> = 0xffff_8000_0000_0000..0xffff_8001_0000_0000;
 /// Data begins here: below it an address may be an offset from a null pointer.
 const LEAST_DATA: u64 = 1 << 32;
 
-/// Index of a heap in [`RenderDevice::memory`].
+/// The index in [`RenderDevice::memory`] of the heap in VRAM.
 pub const VRAM_HEAP: usize = 0;
-/// Index of the other heap.
+/// The index in [`RenderDevice::memory`] of the heap in GTT, system memory that the GPU maps.
 pub const GTT_HEAP: usize = 1;
 
-/// An open GPU.
+/// A GPU that is open through the kernel's driver amdgpu.
 pub struct RenderDevice {
     pub(super) node: Node,
     pub(super) context: Context,
-    /// The chip.
+    /// The chip, for which Kiln has machine code.
     pub chip: Chip,
-    /// The capabilities.
+    /// The GPU's capabilities, in terms that all drivers share.
     pub caps: Caps,
     /// The compute rings and the address space.
     pub compute: ComputeInfo,
-    /// Free addresses of data.
+    /// The GPU's free virtual addresses for data.
     pub(super) data: RefCell<FreeAddresses>,
     /// Free addresses of code, packets and push blocks.
     pub(super) window: RefCell<FreeAddresses>,
@@ -154,7 +154,7 @@ impl RenderDevice {
         })
     }
 
-    /// Whether a wait ran past its deadline.
+    /// True if a wait for the GPU has passed its deadline.
     pub fn is_hung(&self) -> bool {
         self.is_hung.get()
     }
@@ -181,7 +181,7 @@ impl RenderDevice {
     }
 }
 
-/// Whether a GPU's rings and addresses are as lists need them.
+/// Checks that a GPU's compute rings and address space are as command lists need them.
 fn check(compute: &ComputeInfo) -> Result<()> {
     let fault = |cause: &str, remedy: Text| Err(Error::device(cause, remedy));
     let &ComputeInfo { rings, start_alignment, size_alignment, .. } = compute;

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Code begins at a multiple of this.
+/// The alignment of a kernel's code, in bytes.
 const CODE_ALIGNMENT: usize = 256;
 /// Bytes after code that must be mapped: the instruction fetcher reads three lines ahead.
 const CODE_AHEAD: u64 = 192;
@@ -36,9 +36,9 @@ pub struct Amdgpu {
     source: CodeSource,
     /// The kernels that lists have used so far.
     kernels: HashMap<Kernel, PlacedCode>,
-    /// The memory that their code lies in.
+    /// The GPU memory that has the kernels' code.
     blocks: Vec<GpuBuffer>,
-    /// The first list of each submit.
+    /// The command list that each submit starts with.
     preamble: BakedList,
     lists: RefCell<Vec<Option<BakedList>>>,
 }
@@ -100,7 +100,7 @@ impl Amdgpu {
     }
 }
 
-/// A command as packets say it.
+/// A command in the form that packets of the ring have.
 #[allow(clippy::large_enum_variant)] // Most packets run kernels.
 enum Packet<'a> {
     Edge(Edge),
@@ -269,10 +269,10 @@ impl KernelCompiler for ShippedKernels<'_> {
     }
 }
 
-/// Times by the GPU's clock.
+/// Timestamps that command lists write, by the GPU's clock.
 pub struct GpuStamps {
     memory: GpuBuffer,
-    /// Seconds of a tick.
+    /// The length of a tick of the clock, in seconds.
     seconds: f64,
     ticks: Vec<u64>,
 }

@@ -24,7 +24,7 @@ pub struct GpuBuffer {
     is_cached: bool,
 }
 
-/// Addresses, and what lies there. Dropped, both are free.
+/// A range of the GPU's addresses with the memory mapped there. Dropping it frees both.
 struct TakenAddresses {
     device: Rc<RenderDevice>,
     access: GpuAccess,

@@ -52,7 +52,7 @@ const INTERLEAVE: u32 = 64;
 /// DISPATCH_INITIATOR: COMPUTE_SHADER_EN, FORCE_START_AT_000 and CS_W32_EN, waves of 32 lanes. Workgroups start in the
 /// order of the dispatches, as a relay needs it (shaders/relay.glsl).
 const IN_ORDER: u32 = 1 | 1 << 2 | 1 << 15;
-/// The same with ORDER_MODE and TUNNEL_ENABLE, as RADV has it: waves start in any order.
+/// The flags of [`IN_ORDER`] with ORDER_MODE and TUNNEL_ENABLE, as RADV sets them: waves start in any order.
 const IN_ANY_ORDER: u32 = IN_ORDER | 1 << 6 | 1 << 13;
 
 /// EVENT_WRITE's CS_PARTIAL_FLUSH with its EVENT_INDEX: waits for the end of all dispatches before.
@@ -83,11 +83,11 @@ const ALL_SEE: u32 = GLI_INV | KERNELS_SEE | OTHERS_SEE | GL2_INV;
 /// A kernel in the device's memory, with the arguments of one dispatch.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'a> {
-    /// The code's address, a multiple of 256.
+    /// The GPU address of the code, a multiple of 256.
     pub code_at: u64,
-    /// Its registers.
+    /// The register values that the code needs.
     pub registers: &'a KernelRegisters,
-    /// The push block.
+    /// The words of the push block.
     pub push: &'a [u32],
     /// The address of the block's copy in the device's memory: the code takes the low half, and has 0xffff8000 as the
     /// high one. The code may load any of [`PUSH_BYTES`](crate::lower::kernels::push::PUSH_BYTES), which are mapped,
@@ -99,7 +99,7 @@ pub struct Placed<'a> {
 /// it has set already.
 #[derive(Debug, Clone)]
 pub struct Packets {
-    /// The words so far.
+    /// The words of the packets that were appended so far.
     pub words: Vec<u32>,
     /// Registers that the words have set, from [`FIRST`] on.
     known: [Option<u32>; KNOWN],
@@ -188,7 +188,7 @@ impl Packets {
         self.acquire(caches);
     }
 
-    /// Operates on caches, over all of memory.
+    /// Appends a packet that flushes or invalidates caches, for all of memory.
     fn acquire(&mut self, caches: u32) {
         const POLL_INTERVAL: u32 = 10;
         // ACQUIRE_MEM: 0, size in units of 256 bytes, low and high, base, low and high, poll interval, GCR_CNTL.

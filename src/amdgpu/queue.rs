@@ -25,14 +25,14 @@ pub struct Queue {
     /// A page whose first eight bytes are the number of the last submit that has ended.
     fence: Gem,
     ended: Mapping,
-    /// The last submit's number.
+    /// The number of the submit that was made last.
     last: Cell<u64>,
     /// Submits since the last signal: their first number, and when it was submitted.
     open: Cell<Option<(u64, Instant)>>,
     signals: [Cell<Covered>; SIGNALS],
 }
 
-/// Submits that a signal covers.
+/// The submits whose end a signal reports.
 #[derive(Debug, Clone, Copy, Default)]
 struct Covered {
     first: Option<(u64, Instant)>,
@@ -85,7 +85,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether the submits before a signal have ended.
+    /// True if all submits before the signal have ended.
     pub fn is_done(&self, signal: usize) -> bool {
         self.ended.load_first() >= self.signals[signal].get().last
     }

@@ -154,7 +154,7 @@ struct RunningLine {
 struct OpenLines<'a> {
     engine: &'a OpenEngine,
     replies: OpenReplies<'a>,
-    /// By the numbers of their replies.
+    /// The lines in progress, by the numbers of their replies in `replies`.
     lines: HashMap<usize, RunningLine>,
     output: OrderedOutput,
     gauge: Gauge,
@@ -304,7 +304,7 @@ fn conclude(output: &OrderedOutput, first: Option<&str>) -> Result<()> {
 /// The figures of all passes, which the engine publishes.
 #[derive(Clone, Default)]
 struct Gauge {
-    /// The meter, and the device's name.
+    /// The speed of decoding so far and the device's name, for the progress bar's thread.
     published: Arc<Mutex<(DecodeMeter, String)>>,
     /// The device's measured best read rate in bytes per second; `None`: not measured.
     ceiling: Option<f64>,

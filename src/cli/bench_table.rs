@@ -13,7 +13,7 @@ use std::fmt::{Result, Write};
 pub(super) struct BenchReport {
     pub model: String,
     pub device: String,
-    /// The way in which the kernels' tiles were chosen; `None` without tiles.
+    /// How the kernels' tiles were chosen; `None` if the device's kernels have no tiles.
     pub tiles: Option<&'static str>,
     pub load: LoadTime,
     pub ceilings: Ceilings,
@@ -21,13 +21,13 @@ pub(super) struct BenchReport {
     pub layers: Vec<LayerTime>,
     /// The passes in which attention runs on the NPU; `None` if the NPU was never considered.
     pub attends: Option<OffloadedPasses>,
-    /// The measurements for that choice.
+    /// The times of attention on the GPU and on the NPU, by which `attends` was chosen.
     pub placements: Vec<PlacementTiming>,
     /// Bytes of anonymous memory: before the model, and at its peak.
     pub memory: Option<[u64; 2]>,
-    /// Number of layers, and the weight format.
+    /// The number of layers, and the name of the weight format.
     pub shape: (usize, &'static str),
-    /// Positions, rows of the largest pass, sequences.
+    /// The most positions of a sequence, the most rows of a pass, and the number of sequences.
     pub extent: [usize; 3],
 }
 

@@ -30,7 +30,7 @@ use std::path::Path;
 /// A conversation with an engine, whose cache holds its keys and values.
 struct Chat<'a> {
     args: &'a ReplyArgs,
-    /// Whether only replies are shown.
+    /// True if only replies are shown, without greetings and summaries.
     quiet: bool,
     engine: &'a OpenEngine,
     tokenizer: &'a Tokenizer,
@@ -41,7 +41,8 @@ struct Chat<'a> {
     /// The file that the conversation was last loaded from or saved to.
     file: Option<ChatFile>,
     sampler: SamplerConfig,
-    /// The chooser of the reply before, which goes on. `None`: it begins anew, by `sampler`.
+    /// The chooser that the last reply ended with, which the next reply continues. `None`: a new one, made from
+    /// `sampler`.
     chooser: Option<Chooser>,
     spent: ReplyEnergy,
 }
@@ -105,7 +106,7 @@ pub(super) fn chat(
     Ok(())
 }
 
-/// Columns of standard error, for line breaks.
+/// The width of standard error's terminal in columns, for line breaks.
 fn error_columns() -> usize {
     if stderr().is_terminal() { columns() } else { usize::MAX }
 }
@@ -116,7 +117,7 @@ fn tell(text: &str) {
     messages::write_line(&painted(FAINT, &lines, error_has_color()));
 }
 
-/// As [`tell`], for an error.
+/// Prints an error to standard error as [`tell`] prints a message.
 fn complain(text: &str) {
     note_in(BAD, &wrapped(text, error_columns()));
 }
@@ -194,7 +195,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Sets the temperature, or prints it.
+    /// Sets the sampling temperature, or prints it if none is given.
     fn heat(&mut self, temperature: Option<f32>) -> Result<()> {
         if let Some(temperature) = temperature {
             let sampler = SamplerConfig { temperature, ..self.sampler.clone() };
@@ -281,7 +282,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The conversation's length for messages.
+    /// The number of turns in the conversation as text.
     fn extent(&self) -> String {
         let turns = counted(self.conversation.turns(), "turn");
         let has_system = self.conversation.messages().first().is_some_and(|first| first.role == "system");
@@ -305,7 +306,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// As [`Chat::reply`]. Ctrl-C ends only the reply.
+    /// Makes a reply as [`Chat::reply`] does. Ctrl-C ends only the reply, and not the chat.
     fn attempt(&mut self) -> Result<Option<String>> {
         // Discards a Ctrl-C from after the last reply.
         signals::forget();
@@ -351,7 +352,7 @@ fn nothing_said() -> Error {
 
 /// The beginning of a message, as one line.
 fn excerpt(message: &Message) -> String {
-    /// The most characters of it.
+    /// The most characters of the excerpt.
     const MOST: usize = 60;
     // The first text is the role.
     let line = message.texts().into_iter().skip(1).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");

@@ -46,7 +46,7 @@ pub struct CompareArgs {
     scale: f32,
 }
 
-/// The number of default ids: more than the kernels for few rows take.
+/// The number of tokens compared without `--tokens` or `-p`: more rows than the kernels for few rows take.
 const DEFAULT_IDS: usize = 40;
 
 fn positive(word: &str) -> std::result::Result<f32, String> {
@@ -97,7 +97,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     report.conclude()
 }
 
-/// The tokens of the comparison.
+/// The ids to compare with: those of `--tokens`, or of the text of `-p`, or default ones.
 fn tokens(args: &CompareArgs, shape: &Shape) -> Result<Vec<u32>> {
     let limits = SequenceLimits { shape, context: args.model.ctx.unwrap_or(shape.max_context) };
     let tokens = match (&args.tokens, &args.prompt) {

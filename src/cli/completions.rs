@@ -62,7 +62,7 @@ fn manual(command: clap::Command) -> Man {
     Man::new(command).source(concat!("kiln ", env!("CARGO_PKG_VERSION")))
 }
 
-/// The path of a page.
+/// The path of the manual page `man` in `directory`.
 fn page_of(directory: &Path, man: &Man) -> PathBuf {
     directory.join(man.get_filename())
 }

@@ -26,11 +26,11 @@ pub struct DraftArgs {
     draft: Option<PathBuf>,
 }
 
-/// The arguments together with the text.
+/// The draft arguments, and the text that drafts are copied from.
 pub(super) struct DraftSource {
-    /// The most tokens of a draft.
+    /// The most tokens of one draft.
     pub(super) most: usize,
-    /// The text.
+    /// The text that drafts are copied from, if one is given.
     pub(super) text: Option<String>,
 }
 

@@ -14,7 +14,7 @@ fn name(setting: Setting) -> Option<String> {
     option.is_none_or(is_option).then_some(name)
 }
 
-/// Whether the process's command has an option `--word`. True if there is no command.
+/// True if the process's command has an option `--word`, or if the arguments name no command.
 fn is_option(word: &str) -> bool {
     static COMMAND: LazyLock<Option<Command>> = LazyLock::new(|| command_of(&std::env::args_os().collect::<Vec<_>>()));
     COMMAND.as_ref().is_none_or(|command| command.get_arguments().any(|a| a.get_long() == Some(word)))

@@ -34,7 +34,7 @@ const MODULES: &str = "/modules";
 /// The longest wait for a network interface, whose driver may take a while to find it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether this process is a machine's first. A container's first process has /proc already.
+/// True if this is the first process of a machine. A container's first process has /proc already, and does not count.
 pub(super) fn is_first() -> bool {
     getpid() == Pid::from_raw(1) && !Path::new("/proc/self").exists()
 }
@@ -108,7 +108,7 @@ fn refused(e: Failure) -> Error {
     Error::device(format!("the kernel failed to {e}"), "see its messages above, and boot a kernel that can")
 }
 
-/// The address of a network interface.
+/// The IPv4 settings of the machine's network interface.
 #[derive(Debug, PartialEq, Eq)]
 struct Network {
     address: Ipv4Addr,

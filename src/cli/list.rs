@@ -25,7 +25,7 @@ pub struct ListArgs {
 /// The widest column of reasons why a model does not run here.
 const MOST_WIDE: usize = 40;
 
-/// A line of the list.
+/// One model of the list.
 struct Line {
     model: Cached,
     bytes: u64,

@@ -149,7 +149,7 @@ fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
     }
 }
 
-/// Whether a file is empty or was written by this command.
+/// True if a file is empty, or was written by this command before, so that it may be replaced.
 fn is_replaceable(path: &Path) -> bool {
     /// The longest header in bytes, with a margin.
     const MOST: u64 = 4096;
@@ -169,7 +169,7 @@ fn is_replaceable(path: &Path) -> bool {
     read().unwrap_or(false)
 }
 
-/// Whether a file, under any name, belongs to a model.
+/// True if `file` is one of the model's files, by whatever path.
 fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
     let files = model.to_bundle().ok().flatten().unwrap_or_default();
     files.iter().any(|(path, _)| super::is_same_file(path, file))

@@ -329,7 +329,7 @@ fn read_file(path: &Path) -> Result<String> {
 /// # Errors
 /// As [`read_file`].
 fn read_stdin() -> Result<String> {
-    /// Milliseconds without input before the hint.
+    /// Milliseconds without input after which a hint is printed.
     const PATIENCE: u16 = 2000;
     let stdin = std::io::stdin();
     let mut polled = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
@@ -381,7 +381,7 @@ fn not_utf_8(name: &str, position: usize) -> Error {
     Error::input(format!("{name} is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
 }
 
-/// Whether both paths lead to the same file.
+/// True if both paths lead to the same file.
 fn is_same_file(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
     identity(a).is_some() && identity(a) == identity(b)
@@ -393,7 +393,7 @@ pub fn note(lines: &str) {
     note_in(STRONG, lines);
 }
 
-/// As [`note`], with the program's name at the beginning in a style.
+/// Prints a note as [`note`] does, with the program's name in a style before it.
 fn note_in(style: Style, lines: &str) {
     let lines = for_terminal(lines);
     match lines.split_once(':').filter(|(name, _)| matches!(*name, "kiln" | "kiln serve")) {
@@ -444,10 +444,10 @@ fn stdout() -> Result<StdoutLock<'static>> {
     }
 }
 
-/// Whether the reader of standard output is gone, as `head` is after enough lines.
+/// True after a write to standard output failed because its reader has ended, such as `head`.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether anything has been written to standard output.
+/// True after the first write to standard output.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 fn print_to(mut out: impl Write, text: &str) -> Result<()> {

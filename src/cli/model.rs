@@ -128,7 +128,7 @@ const KV_TYPES: [(&str, KvType, &str); 2] = [("f16", KvType::F16, "IEEE half"), 
 const NPU_APIS: [(&str, DriverApi, &str); 2] =
     [("kernel", DriverApi::Kernel, "The kernel's amdxdna interface"), ("xrt", DriverApi::Xrt, "libxrt")];
 
-/// A parser of words that stand for values.
+/// A parser that accepts only the words of a table, and gives the value beside the word.
 pub(super) fn one_of<T: Copy + Send + Sync>(
     words: &'static [(&'static str, T, &'static str)],
 ) -> impl TypedValueParser<Value = T> {

@@ -27,7 +27,7 @@ const REMEDY: &str = "report this";
 /// A panic that has been reported.
 struct ReportedPanic {
     place: String,
-    /// The panic's message and place.
+    /// The panic's message, with the file and the line that panicked.
     message: String,
 }
 

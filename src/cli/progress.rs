@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How often a bar is drawn.
+/// The interval at which a bar is drawn.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Whether progress is shown: standard error is a terminal on which a line can be overwritten.
+/// True if progress is shown: standard error is a terminal on which a line can be overwritten.
 pub(super) fn is_shown(json: bool) -> bool {
     !json && std::io::stderr().is_terminal() && !is_dumb()
 }
@@ -58,7 +58,7 @@ impl LiveBar {
         is_shown(json).then(|| LiveBar::start(bar(Some(tokens as u64), style, json), update))
     }
 
-    /// Shows the current activity.
+    /// Sets the text beside the bar to the current activity.
     pub(super) fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }

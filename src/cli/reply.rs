@@ -149,7 +149,7 @@ pub(super) struct Printer {
     /// Line wrapping, if a terminal shows the reply.
     terminal: Option<Wrap>,
     thought: ThoughtPrinter,
-    /// Shown until the first token.
+    /// The progress bar, which is shown until the first token.
     bar: Option<LiveBar>,
 }
 
@@ -218,7 +218,7 @@ impl Printer {
         self.text.as_deref()
     }
 
-    /// All of the thought so far.
+    /// The text of the reply's thought so far.
     pub(super) fn thought(&self) -> &str {
         &self.thought.text
     }
@@ -232,7 +232,7 @@ struct ThoughtPrinter {
     echo: bool,
     /// Line wrapping, if standard error is a terminal.
     terminal: Option<Wrap>,
-    /// Whether a thought was shown that has not ended.
+    /// True while a thought is on the screen and has not ended.
     is_open: bool,
 }
 
@@ -281,7 +281,7 @@ pub(super) fn rate(engine: &OpenEngine, g: &Generation) -> Option<String> {
     Some(share.map_or(rate.clone(), |share| format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share)))
 }
 
-/// Whether the weights exceed the device's caches.
+/// True if a pass reads more bytes than the device's caches have, so that its rate is that of memory.
 pub(super) fn reads_memory(engine: &OpenEngine) -> bool {
     /// The largest cache of any GPU, that of AMD's MI300X. Vulkan does not report cache sizes.
     const GPU_CACHE: u64 = 256 << 20;
@@ -295,7 +295,7 @@ pub(super) struct ReplyEnergy {
     opening: Option<JoinHandle<Option<EnergyMeter>>>,
     /// `None` if no energy can be read, or the meter is not open yet.
     meter: Option<EnergyMeter>,
-    /// The reply's tokens so far.
+    /// The number of the reply's tokens so far.
     tokens: usize,
     /// Energy and number of tokens when the meter was first available.
     first: Option<(EnergyMark, usize)>,
@@ -310,7 +310,7 @@ impl ReplyEnergy {
         ReplyEnergy { opening, meter: None, tokens: 0, first: None }
     }
 
-    /// Counts a token.
+    /// Counts a token of the reply, and takes the energy meter once it is open.
     pub(super) fn note_token(&mut self) {
         self.tokens += 1;
         if let Some(opened) = self.opening.take_if(|opening| opening.is_finished()) {

@@ -147,7 +147,7 @@ pub struct ServeArgs {
 #[derive(Debug, Clone)]
 struct KeysAt {
     place: ListenAddress,
-    /// `None`: requests need no key there.
+    /// The file of keys for this address. `None`: requests to it need no key.
     file: Option<PathBuf>,
 }
 
@@ -199,7 +199,7 @@ impl DefaultArgs {
     }
 }
 
-/// Whether an option of the configuration is read anew while the server runs.
+/// True if a reload reads the option again. Other options need a restart.
 fn is_reread(name: &str) -> bool {
     let own = PageArgs::augment_args(DefaultArgs::augment_args(clap::Command::new("serve")));
     name == "system-prompt" || own.get_arguments().any(|arg| arg.get_long() == Some(name))
@@ -434,7 +434,7 @@ fn check(setup: &Setup, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The line printed when the server is ready, with the model, the device and the places.
+/// The line that is printed when the server is ready: the model, the device and the addresses.
 fn ready(started: &Started) -> String {
     let Started { boot, model, device, context, slots, places } = started;
     let urls: Vec<String> = places.iter().map(|place| url_of(place)).collect();

@@ -12,9 +12,9 @@ use signal_hook::low_level::emulate_default_handler;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// Set by the first caught signal.
+/// True after the first caught signal.
 static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// The last caught signal; 0 before.
+/// The number of the last caught signal; 0 if none was caught.
 static CAUGHT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// The stopping signals that were not ignored at the start. Others stay ignored: nohup ignores SIGHUP, and a shell
@@ -34,7 +34,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// The signals that stop this command.
+/// The signals that stop this command, such as SIGINT and SIGTERM.
 pub(super) fn stops() -> &'static [i32] {
     &STOPS
 }

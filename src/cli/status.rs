@@ -20,7 +20,7 @@ pub struct StatusArgs {
 
 /// The longest time for the whole command. A server answers health checks without waiting for its engine.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest answer, in bytes.
+/// The largest HTTP answer that is read, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 /// The most headers of an answer.
 const MOST_HEADERS: usize = 64;
@@ -46,7 +46,7 @@ pub fn run(args: &StatusArgs, json: bool) -> Result<()> {
     }
 }
 
-/// A server's place, from a value that may be the URL that the server prints.
+/// The address of a server, from `HOST:PORT` or from the URL that the server prints.
 fn address(at: &str) -> &str {
     at.strip_prefix("http://").map_or(at, |rest| rest.split('/').next().unwrap_or(rest))
 }

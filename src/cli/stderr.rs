@@ -15,7 +15,7 @@ const PIECE: usize = 4096;
 static UNREAD: Mutex<Option<Unread>> = Mutex::new(None);
 
 struct Unread {
-    /// Whether all output consists of JSON objects.
+    /// True if each line of output is a JSON object.
     says_objects: bool,
     /// Texts dropped since the last one that was written.
     dropped: u64,
@@ -51,7 +51,7 @@ impl Write for LogWriter {
     }
 }
 
-/// As [`write_line`], without a line's end.
+/// Writes bytes as [`write_line`] does, without a newline after them.
 pub(super) fn write(bytes: &[u8]) {
     match &mut *UNREAD.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(unread) => unread.write(bytes),
@@ -81,7 +81,7 @@ impl Unread {
     }
 }
 
-/// Whether a piece can be written without blocking, after waiting for `milliseconds` at most.
+/// True if standard error can be written without blocking. Waits for that for `milliseconds` at most.
 fn is_ready(stderr: &StderrLock<'_>, milliseconds: u16) -> bool {
     let mut polled = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
     !matches!(poll(&mut polled, PollTimeout::from(milliseconds)), Ok(0))

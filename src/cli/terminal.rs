@@ -8,15 +8,15 @@ use clap::builder::styling::{AnsiColor, Color, Style};
 
 use crate::display::is_obeyed;
 
-/// The beginning of an error.
+/// The style of an error's first word.
 pub(super) const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red))).bold();
-/// Warnings.
+/// The style of warnings.
 pub(super) const WARN: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow))).bold();
-/// Good results.
+/// The style of good results.
 pub(super) const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).bold();
-/// A name, or a heading.
+/// The style of names and headings.
 pub(super) const STRONG: Style = Style::new().bold();
-/// Secondary information beside a reply.
+/// The style of secondary information beside a reply.
 pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// Whether standard output shows colour. All of Kiln's colours depend on this function or the one for standard error;
@@ -26,12 +26,12 @@ pub(super) fn has_color() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
 
-/// Whether standard error shows colour.
+/// True if text on standard error is shown in colour.
 pub(super) fn error_has_color() -> bool {
     AutoStream::choice(&stderr()) != ColorChoice::Never
 }
 
-/// Whether the terminal only shows lines, without cursor movement or colour.
+/// True if the terminal has neither cursor movement nor colour (`TERM=dumb`).
 pub(super) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }

@@ -43,9 +43,9 @@ pub struct TopArgs {
     replay: Option<PathBuf>,
 }
 
-/// The source of samples.
+/// The source of the samples that are shown: this machine, or a file.
 enum SampleSource {
-    /// This machine, at an interval.
+    /// Samples of this machine, taken at an interval.
     Machine { monitor: Box<Monitor>, interval: Duration, recorder: Option<Recorder> },
     /// A file. The sample after the current one has already been read.
     File { recording: Recording, upcoming: Option<Snapshot>, pause: Duration },
@@ -152,7 +152,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Records samples until a signal arrives.
+/// Takes and records samples until a signal arrives.
 fn record(source: &mut SampleSource) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
     let stopped = signals::cancel();
@@ -277,11 +277,11 @@ fn open_terminal() -> std::io::Result<DefaultTerminal> {
     })
 }
 
-/// The reason why the view ends.
+/// The reason for which the view ends.
 enum ViewEnd {
-    /// By a key or a signal.
+    /// A key was pressed, or a signal arrived.
     Asked,
-    /// The terminal was closed.
+    /// The terminal is closed.
     Gone,
 }
 
@@ -325,7 +325,7 @@ fn show(terminal: &mut DefaultTerminal, mut keys: File, source: &mut SampleSourc
     Ok(ViewEnd::Asked)
 }
 
-/// The meaning of a key.
+/// The effect of a pressed key.
 enum Heard {
     Nothing,
     End(ViewEnd),

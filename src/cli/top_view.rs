@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
-/// Width of a bar, in cells.
+/// The width of a bar, in character cells.
 const BAR: usize = 20;
 /// The most processes shown per GPU.
 const PROCESSES: usize = 8;
@@ -16,17 +16,17 @@ const PROCESSES: usize = 8;
 /// The number of samples in a graph, one per cell.
 const HISTORY: usize = 60;
 
-/// The sort key of a GPU's processes.
+/// The order in which a GPU's processes are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SortKey {
-    /// Memory, largest first.
+    /// By memory, largest first.
     #[default]
     Memory,
-    /// Load, largest first.
+    /// By load, largest first.
     Busy,
-    /// Process number.
+    /// By process id.
     Pid,
-    /// Name.
+    /// By process name.
     Name,
 }
 
@@ -55,11 +55,11 @@ impl SortKey {
 /// The state of the live view: sort key and graphs.
 #[derive(Debug, Default)]
 pub struct TopView {
-    /// The sort key of processes.
+    /// The order in which processes are listed.
     pub order: SortKey,
     /// Columns of the terminal; `None` for no limit.
     pub columns: Option<usize>,
-    /// The latest values, by graph.
+    /// The latest values of each graph, by its name.
     history: HashMap<String, VecDeque<f64>>,
 }
 

@@ -56,7 +56,7 @@ pub fn run(args: &TuneArgs, json: bool) -> Result<()> {
     print(&text(&name, device, seconds, &gains))
 }
 
-/// The report as text.
+/// The report of a tuning run as text.
 fn text(name: &str, device: &str, seconds: f64, gains: &[TuningGain]) -> String {
     let mut text = format!("{name} on {device}: loaded and tuned in {seconds:.1} s\n");
     if gains.is_empty() {

@@ -39,7 +39,7 @@ pub(super) fn with_negative_numbers(command: Command) -> Command {
     command.mut_args(|arg| if is_number(&arg) { arg.allow_negative_numbers(true) } else { arg })
 }
 
-/// Whether an argument's value is a number.
+/// True if the argument takes a number.
 pub(super) fn is_number(arg: &Arg) -> bool {
     let numbers = [
         TypeId::of::<u8>(),
@@ -133,7 +133,7 @@ fn likely_command(e: &clap::Error) -> Option<String> {
     slips.min().filter(|(slips, name)| *slips <= 1 + name.len() / 6).map(|(_, name)| name.to_owned())
 }
 
-/// Whether a word is a model rather than the beginning of a prompt: a GGUF file, a directory, or a type of the hub's.
+/// True if a word names a model, and is not the start of a prompt: a GGUF file, a directory, or a type of the hub's.
 fn names_model(word: &str) -> bool {
     let of_hub = || HubName::parse(word).is_some_and(|name| matches!(name.choice, Choice::Quant(_)));
     word.ends_with(".gguf") || Path::new(word).is_dir() || of_hub()
@@ -152,7 +152,7 @@ fn in_plain_words(message: String) -> String {
     replaced.unwrap_or(message)
 }
 
-/// Whether `--json` is among arguments that could not be parsed.
+/// True if the arguments, which could not be parsed, have `--json` among them.
 pub fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|a| *a != "--").any(|a| a == "--json")
 }

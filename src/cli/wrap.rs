@@ -16,7 +16,7 @@ pub(super) fn columns() -> usize {
 
 /// The least number of columns for text beside a name. With fewer the text stands below the name.
 const BESIDE: usize = 24;
-/// The indent of text below a name.
+/// The indent of a text that is on the line below its name.
 const BELOW: usize = 4;
 
 /// A list of names with a text beside each, wrapped at `columns`.
@@ -37,7 +37,7 @@ pub(super) fn entry(name: &str, at: usize, text: &str, columns: usize) -> String
     }
 }
 
-/// Wraps a whole text at `columns`.
+/// Breaks the lines of a complete text at `columns`.
 pub(super) fn wrapped(text: &str, columns: usize) -> String {
     let mut wrap = Wrap::default();
     let mut lines = wrap.push(text, columns).to_owned();
@@ -56,24 +56,24 @@ pub(super) struct Wrap {
     /// Whether the word is wider than a line. The terminal breaks it then, since with a line end inside it could not be
     /// copied or opened as a link.
     is_wide: bool,
-    /// Whether the current line has a word.
+    /// True if the current line has a word, so that a blank precedes the next one.
     has_word: bool,
-    /// The part of the line's beginning that is known.
+    /// The start of the current line, as far as it has come: it decides the indent of continued lines.
     lead: Lead,
     /// The indent of continued lines.
     hang: usize,
     out: String,
 }
 
-/// The beginning of a line so far.
+/// The start of a line, as far as it has come.
 #[derive(Default, PartialEq, Eq)]
 enum Lead {
-    /// No word yet.
+    /// No word has come yet.
     #[default]
     Nothing,
     /// The mark of a list. The text after it determines the indent.
     Mark,
-    /// Text.
+    /// The line starts with text.
     Text,
 }
 
@@ -143,7 +143,7 @@ impl Wrap {
         self.is_wide = false;
     }
 
-    /// Puts the received part of a word that is wider than a line.
+    /// Writes the characters that have come of a word that is wider than a line.
     fn pour(&mut self, columns: usize) {
         if !self.is_wide {
             self.is_wide = true;
@@ -205,7 +205,7 @@ impl Wrap {
     }
 }
 
-/// Whether a word at the beginning of a line is a list mark, as in Markdown.
+/// True if a line that starts with this word is a list item, as in Markdown.
 fn is_mark(word: &str) -> bool {
     let number = word.strip_suffix(['.', ')']).unwrap_or_default();
     matches!(word, "-" | "*" | "+" | "•" | "–")

@@ -12,16 +12,16 @@ use super::lanes::{LANES, Lanes, VectorKernel, VectorUnits, exp};
 use crate::schedule::kv::{KvLayer, PAGE};
 use crate::schedule::step::KvType;
 
-/// Rows that are processed together.
+/// The most rows that are processed together.
 pub const ROWS: usize = 4;
 /// Vectors of values that a single row adds up at a time, for additions to overlap.
 const TOGETHER: usize = 4;
 
-/// A sequence's keys and values.
+/// The keys and values of one sequence, as attention reads them.
 pub struct KvView<'a> {
     /// The pool, of the layer's type of two bytes.
     pub pool: &'a [u16],
-    /// The layer's part of each page.
+    /// The layer, and the offset of its keys and values in each page.
     pub kv: KvLayer,
     /// First element of the page with positions `PAGE * n ..`.
     pub page: &'a (dyn Fn(usize) -> usize + Sync),
@@ -31,34 +31,34 @@ pub struct KvView<'a> {
 pub struct Attend<'a> {
     /// Queries of the head: the first row's, and elements from row to row.
     pub q: (*const f32, usize),
-    /// Rows, at most [`ROWS`].
+    /// The number of rows, at most [`ROWS`].
     pub rows: usize,
-    /// The first row's position.
+    /// The position of the first row.
     pub position: usize,
     /// The keys and values of the rows' sequence.
     pub cache: KvView<'a>,
-    /// The head's KV head.
+    /// The index of the key head that this query head attends with.
     pub kv_head: usize,
-    /// Multiplies scores.
+    /// The factor of the scores, before softmax.
     pub scale: f32,
-    /// Visible positions, the row's own included.
+    /// The number of positions that a row attends to, its own included; `None` for all.
     pub window: Option<usize>,
-    /// Results, laid out like `q`.
+    /// The results, in the same layout as `q`.
     pub out: (*mut f32, usize),
-    /// Scratch memory.
+    /// The thread's buffers for intermediate results.
     pub scratch: &'a mut AttentionScratch,
 }
 
-/// A thread's scratch memory for attention.
+/// A thread's buffers for the intermediate results of attention.
 #[derive(Default)]
 pub struct AttentionScratch {
-    /// Sums of values, `[ROWS, padded dim]`.
+    /// The weighted sums of values, `[ROWS, padded dim]`.
     sums: Vec<f32>,
-    /// Queries times the scale, `[ROWS, padded dim]`.
+    /// The queries times the scale, `[ROWS, padded dim]`.
     q: Vec<f32>,
 }
 
-/// A row's running softmax.
+/// The largest score and the sum of weights of a row so far.
 #[derive(Clone, Copy)]
 struct RunningSoftmax {
     largest: f32,
@@ -175,12 +175,12 @@ fn without(range: (usize, usize), all: (usize, usize)) -> [(usize, usize); 2] {
 
 /// Rows' sums of values, to which a page's values are added.
 struct Sums<'a> {
-    /// `[rows, width]`.
+    /// The sums that values are added to, `[rows, width]`.
     start: *mut f32,
     width: usize,
-    /// Positions of the page.
+    /// The range of the page's positions that are added.
     range: (usize, usize),
-    /// The rows' weights by position.
+    /// The rows' softmax weights, by the position in the page.
     weights: &'a [[f32; PAGE]],
 }
 

@@ -2,7 +2,7 @@
 
 use super::lanes::{LANES, Lanes, VectorKernel, exp};
 
-/// The sum of squares.
+/// The sum of the squares of `x`.
 #[inline(always)]
 unsafe fn squares<L: Lanes>(x: &[f32]) -> f32 {
     let (whole, rest) = x.as_chunks::<LANES>();
@@ -18,7 +18,7 @@ unsafe fn squares<L: Lanes>(x: &[f32]) -> f32 {
     }
 }
 
-/// `1 / sqrt(mean(x^2) + eps)`.
+/// The factor of a row in RMSNorm: `1 / sqrt(mean(x^2) + eps)`.
 #[inline(always)]
 unsafe fn inverse_rms<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     // SAFETY: the CPU has the instructions of `L`, by the contract of the caller.
@@ -26,10 +26,10 @@ unsafe fn inverse_rms<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     1.0 / (squares / x.len() as f32 + eps).sqrt()
 }
 
-/// The use of a norm's result.
+/// What a norm's result is used for.
 #[derive(Clone, Copy)]
 pub enum NormUse {
-    /// The output.
+    /// The result is the output.
     Written,
     /// A summand of the output, which is then multiplied by a number.
     Added { scalar: f32 },
@@ -63,9 +63,9 @@ impl VectorKernel for Norm<'_> {
 
 /// RMSNorm over each head of a row, then RoPE: halves of a head are rotated against each other. In place.
 pub struct NormRope<'a> {
-    /// `[heads, dim]`.
+    /// The heads of one row, changed in place: `[heads, dim]`.
     pub x: &'a mut [f32],
-    /// `[dim]`.
+    /// The norm's weights, `[dim]`.
     pub weight: &'a [f32],
     pub eps: f32,
     /// Cosines of the row's position, then sines, `[dim / 2]` each.
@@ -139,7 +139,7 @@ impl VectorKernel for GatedGelu<'_> {
 
 /// `out` = the sum of each of `gains` times its row of `x`, in their order.
 pub struct WeightedSum<'a> {
-    /// `[gains, out]`, at a stride.
+    /// The vectors to add, `[gains, out]`, and the distance between them in elements.
     pub x: (*const f32, usize),
     pub gains: &'a [f32],
     pub out: &'a mut [f32],
@@ -176,7 +176,7 @@ impl VectorKernel for WeightedSum<'_> {
     }
 }
 
-/// `x = cap * tanh(x / cap)`, in place.
+/// Caps logits in place: `x = cap * tanh(x / cap)`.
 pub struct SoftCap<'a> {
     pub x: &'a mut [f32],
     pub cap: f32,
@@ -204,7 +204,7 @@ impl VectorKernel for SoftCap<'_> {
     }
 }
 
-/// Rounds to f16.
+/// Rounds f32 values to f16.
 pub struct ToHalf<'a> {
     pub x: &'a [f32],
     pub out: &'a mut [u16],

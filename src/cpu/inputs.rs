@@ -12,11 +12,11 @@ use crate::model::grouped::LOAD;
 pub struct Correction {
     /// The element that stands for zero, as the kernels read it.
     pub zero: i32,
-    /// Whether each 16 columns have a scale, or each 32.
+    /// True if each 16 columns have a scale of their own, false if each 32 have.
     pub by_16: bool,
 }
 
-/// Pairs of words of a load.
+/// The number of pairs of words in a load.
 const WORDS: usize = LOAD / 4;
 
 /// Rows of inputs. Columns are padded with zeros to a multiple of [`LOAD`].
@@ -26,7 +26,7 @@ pub struct Inputs {
     correction: Option<Correction>,
     /// Written by [`Lanes::store_inputs`]: `[rows, 8 loads]`, two words for each four columns.
     pub words: Vec<[i32; 2]>,
-    /// `[rows, loads]`.
+    /// The scale of each load of a row, `[rows, loads]`.
     pub scales: Vec<f32>,
     /// Minus the zero times the sum of each group's inputs, with which the group's sum of products starts
     /// ([`Lanes::start`]).
@@ -71,7 +71,7 @@ impl Inputs {
     }
 }
 
-/// One row of [`Inputs`].
+/// One row of [`Inputs`], into which f32 values are quantised.
 pub struct InputRow<'a> {
     correction: Correction,
     words: &'a mut [[i32; 2]],

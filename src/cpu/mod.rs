@@ -47,13 +47,13 @@ const INPUT_BYTES: usize = 256 << 10;
 /// Parts of a product for each thread, so that the wait for a late thread is short.
 const PARTS: usize = 8;
 
-/// The CPU executor.
+/// The executor that computes on the processor with vector units.
 pub type Cpu = HostExecutor<CpuKernels>;
 
-/// The place of a tensor of the schedule: its buffer, and the offset of its first byte.
+/// The buffer of a tensor of the schedule, and the offset of its first byte in it.
 type TensorLocation = (WeightBuffer, u64);
 
-/// Computes steps with vector units.
+/// The kernels of the CPU executor, on the best vector units that the processor has.
 pub struct CpuKernels {
     units: VectorUnits,
     pool: ThreadPool,
@@ -450,13 +450,13 @@ fn largest(pool: &mut ThreadPool, units: VectorUnits, x: &[f32]) -> (usize, f32)
     *locked(&found)
 }
 
-/// A panic in a part leaves no partial state here, and the pool panics too.
+/// Locks a mutex even after a panic: a panic leaves no partial state here, and the pool panics too.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CpuKernels {
-    /// `out[r] = weight · x[r]`.
+    /// Multiplies rows by a matrix: `out[r] = weight · x[r]`.
     fn linear(&mut self, weight: Matrix, x: Slot, out: Slot, rows: usize, arena: &mut [f32]) {
         let panels = &self.matrices[&(weight.buffer, weight.offset)];
         let (arena, units) = (Arena::new(arena), self.units);
@@ -598,7 +598,7 @@ fn most_rows(cols: usize) -> usize {
 
 /// The expert rows of a pass, sorted by their experts.
 struct RowsByExpert {
-    /// The rows: those of one expert behind one another, in their own order.
+    /// The indices of all rows, grouped by expert, and in their own order within an expert.
     rows: Vec<u32>,
     /// Each expert that has rows, and where these are.
     chosen: Vec<(usize, Range<usize>)>,

@@ -26,7 +26,7 @@ use rayon::prelude::*;
 
 /// Bytes of rows that are read at a time.
 const READ: usize = 1 << 20;
-/// Loads that share a scale of scales.
+/// The number of loads that share a scale of scales.
 pub const LOADS: usize = SUPER / LOAD;
 
 /// A cache line, for the alignment of panels.
@@ -39,11 +39,11 @@ unsafe impl bytemuck::Pod for CacheLine {}
 
 /// A matrix in panels, or several of one size, each with panels of its own: a layer's experts.
 pub struct Panels {
-    /// The format of its weights.
+    /// The format of the packed weights.
     pub format: WeightFormat,
-    /// Output features of one matrix.
+    /// The number of output features of one matrix.
     pub rows: usize,
-    /// Input features.
+    /// The number of input features.
     pub cols: usize,
     /// The offset that 8-bit elements are stored with.
     offset: u8,
@@ -53,11 +53,11 @@ pub struct Panels {
 /// The layout of a grouped format's scales in a panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleForm {
-    /// Whether d and m are for [`SUPER`] columns, with separate scale bytes.
+    /// True if `d` and `m` are shared by [`SUPER`] columns, with separate scale bytes for each group.
     pub is_shared: bool,
-    /// Whether each 16 columns have their own scale byte.
+    /// True if each 16 columns have a scale byte of their own.
     pub by_16: bool,
-    /// Whether the format has offsets.
+    /// True if the format subtracts an offset from each element.
     pub has_offsets: bool,
 }
 
@@ -80,7 +80,7 @@ impl ScaleForm {
         if self.has_offsets { 4 * LANES } else { 2 * LANES }
     }
 
-    /// Bytes of a load's scale bytes.
+    /// The number of scale bytes that a load has.
     pub const fn small(self) -> usize {
         match self {
             ScaleForm { is_shared: false, .. } => 0,
@@ -167,12 +167,12 @@ impl Panels {
         Ok(panels)
     }
 
-    /// Number of panels of one matrix.
+    /// The number of panels in one matrix, each of sixteen rows.
     pub fn count(&self) -> usize {
         self.rows.div_ceil(LANES)
     }
 
-    /// Number of loads of [`LOAD`] columns.
+    /// The number of loads in a row, each of [`LOAD`] columns.
     pub fn loads(&self) -> usize {
         self.cols.div_ceil(LOAD)
     }
@@ -182,18 +182,18 @@ impl Panels {
         scale_bytes(self.format, self.loads())
     }
 
-    /// Bytes of a panel.
+    /// The distance from one panel to the next, in bytes.
     pub fn stride(&self) -> usize {
         self.scale_bytes() + plane_bytes(self.format, self.cols)
     }
 
-    /// A panel's scales, and its planes.
+    /// The scales of panel `i`, and the planes of its elements.
     pub fn panel(&self, i: usize) -> (&[u8], &[u8]) {
         let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
         bytes[i * self.stride()..(i + 1) * self.stride()].split_at(self.scale_bytes())
     }
 
-    /// All of its memory, as words.
+    /// All of the panels' memory, as words.
     pub fn words(&self) -> &[u64] {
         bytemuck::cast_slice(&self.lines)
     }
@@ -251,7 +251,7 @@ fn plane_bytes(format: WeightFormat, cols: usize) -> usize {
     }
 }
 
-/// Packs up to sixteen rows.
+/// Packs up to sixteen rows into one panel.
 fn pack(form: &RowLayout, offset: u8, data: &[u8], scales: &[u8], panel: &mut [u8]) {
     let loads = form.cols.div_ceil(LOAD);
     let (panel_scales, planes) = panel.split_at_mut(scale_bytes(form.format, loads));

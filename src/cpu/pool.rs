@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 /// Time that a thread polls before it sleeps.
 const SPIN: Duration = Duration::from_micros(200);
-/// Polls between reads of the clock.
+/// The number of polls between two reads of the clock.
 const LOOKS: u32 = 64;
 /// Time that the caller waits for the last parts before their threads may count as late.
 const GRACE: Duration = Duration::from_micros(100);
 /// A thread is late if its part takes this many times as long as one of the caller's own.
 const SLOWER: u32 = 4;
-/// The index of a job whose parts cannot be taken yet.
+/// The value of the part counter while no parts of the job can be taken.
 const CLOSED: u32 = u32::MAX;
 
-/// A job: the function that runs a part.
+/// The function that runs one part of a job.
 struct PoolTask<'a> {
     part: &'a (dyn Fn(usize) + Sync),
 }
@@ -40,23 +40,23 @@ struct PoolState {
     done: AtomicUsize,
     has_panicked: AtomicBool,
     ends: AtomicBool,
-    /// Threads that wait for `wake`.
+    /// The number of threads that wait for `wake`.
     sleeping: AtomicUsize,
-    /// Whether the caller waits for `finished`.
+    /// True while the caller waits for `finished`.
     caller_sleeps: AtomicBool,
     bed: Mutex<()>,
     wake: Condvar,
     finished: Condvar,
-    /// The threads without the caller.
+    /// The state of each thread, without the caller's.
     workers: Vec<WorkerState>,
 }
 
 /// Communication between the caller and a thread.
 #[derive(Default)]
 struct WorkerState {
-    /// The number of the job of which the thread has a part; 0 without one.
+    /// The number of the job that the thread runs a part of; 0 if it runs none.
     has_part_of: AtomicU32,
-    /// Whether the caller found the thread late.
+    /// True if the caller found that the thread was late with its part.
     is_late: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ impl RestTimes {
     }
 }
 
-/// The threads, for use by one caller.
+/// A pool of threads that run the parts of one caller's jobs.
 pub struct ThreadPool {
     shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
@@ -272,7 +272,7 @@ impl ThreadPool {
         ThreadPool { shared, threads }
     }
 
-    /// Threads, the caller included.
+    /// The number of threads that run parts, the caller included.
     pub fn threads(&self) -> usize {
         self.threads.len() + 1
     }

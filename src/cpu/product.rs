@@ -38,9 +38,9 @@ pub fn correction(format: WeightFormat, units: VectorUnits) -> Correction {
 /// The results' memory: `[rows, width]`, `stride` elements from row to row.
 #[derive(Clone, Copy)]
 pub struct ResultRows {
-    /// The first row's first element.
+    /// The first element of the first row.
     pub start: *mut f32,
-    /// Elements from one row to the next.
+    /// The distance from one row to the next, in elements.
     pub stride: usize,
 }
 
@@ -58,23 +58,23 @@ pub struct SortedRows<'a> {
     pub share: usize,
 }
 
-/// A part of a product: some panels, some rows.
+/// The product of some panels of a matrix with some rows of inputs, which one thread computes.
 pub struct PanelProduct<'a> {
-    /// The weights.
+    /// The packed weights.
     pub weights: &'a Panels,
-    /// Index of the matrix among the weights.
+    /// The index of the matrix, if several are packed together.
     pub matrix: usize,
-    /// The matrix's panels to be multiplied.
+    /// The range of the matrix's panels to multiply.
     pub panels: Range<usize>,
-    /// Rows of inputs.
+    /// The range of input rows to multiply.
     pub rows: Range<usize>,
     /// The order of the rows; `None` if it is that of the f32 inputs and of the results.
     pub sorted: Option<SortedRows<'a>>,
     /// The inputs in f32, `[rows]` at a stride. Read for BF16 weights only.
     pub x: (*const f32, usize),
-    /// The inputs as integers.
+    /// The inputs as integers, for dot products.
     pub inputs: &'a Inputs,
-    /// The results.
+    /// The rows that the results are written to.
     pub out: ResultRows,
 }
 
@@ -117,7 +117,7 @@ impl<F: PanelFormat> VectorKernel for InForm<'_, F> {
     }
 }
 
-/// A product of BF16 weights.
+/// A product with weights in BF16.
 struct InBf16<'a>(PanelProduct<'a>);
 
 impl VectorKernel for InBf16<'_> {
@@ -135,14 +135,14 @@ trait PanelFormat {
     const GROUPED: Option<Grouped>;
 }
 
-/// INT8: a scale for each row.
+/// Weights in INT8, with one scale for each row.
 struct Bytes;
 
 impl PanelFormat for Bytes {
     const GROUPED: Option<Grouped> = None;
 }
 
-/// The formats of GGUF files.
+/// The panel formats of GGUF's quantised types.
 #[allow(non_camel_case_types)]
 mod formats {
     use super::{BlockFormat, Grouped, PanelFormat};
@@ -346,7 +346,7 @@ const fn scale_form<F: PanelFormat>() -> ScaleForm {
     }
 }
 
-/// Whether weights are signed bytes.
+/// True if the weights of a format are stored as signed bytes.
 const fn is_bytes<F: PanelFormat>() -> bool {
     match F::GROUPED {
         Some(grouped) => grouped.low == 8 || grouped.table,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which a power is sampled.
+/// The interval at which a source that reports power is sampled.
 const SAMPLE: Duration = Duration::from_millis(100);
 /// The longest interval between readings of a counter: the smallest counter wraps after a quarter of an hour at full
 /// power.
@@ -24,14 +24,14 @@ const LEAST: Duration = Duration::from_millis(200);
 /// Energy in joules. `None`: the machine does not report it, or not to this user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Energy {
-    /// The GPU's energy.
+    /// The energy of the GPU, in joules.
     pub gpu: Option<f64>,
-    /// The energy of the processor's packages.
+    /// The energy of the processor's packages, in joules.
     pub package: Option<f64>,
 }
 
 impl Energy {
-    /// The known parts with their names.
+    /// The energies that are known, each with its name: `gpu` or `package`.
     pub fn parts(self) -> impl Iterator<Item = (&'static str, f64)> {
         let parts = [("gpu", self.gpu), ("package", self.package)];
         parts.into_iter().filter_map(|(name, joules)| Some((name, joules?)))
@@ -73,7 +73,7 @@ impl EnergyMark {
     }
 }
 
-/// Measures energy until it is dropped.
+/// A thread that measures energy until this is dropped.
 pub struct EnergyMeter {
     sources: Arc<Mutex<Sources>>,
     _sampling: PeriodicWork,
@@ -97,13 +97,13 @@ impl EnergyMeter {
         Some(EnergyMeter { sources, _sampling: sampling })
     }
 
-    /// The energy used until now.
+    /// The energy used since the meter was made.
     pub fn mark(&self) -> EnergyMark {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).mark()
     }
 }
 
-/// The sources of energy readings.
+/// The counters and sensors from which energy is read.
 struct Sources {
     files: Files,
     nvidia: NvmlLibrary,
@@ -113,26 +113,26 @@ struct Sources {
     used: Energy,
 }
 
-/// A processor's package.
+/// A processor package with a counter of energy.
 struct Package {
-    /// The path of its counter, in µJ.
+    /// The path of the package's counter, which counts µJ.
     path: String,
-    /// The value at which the counter wraps.
+    /// The value at which the counter starts again from 0.
     range: u64,
     last: u64,
 }
 
 struct GpuMeter {
     source: EnergySource,
-    /// Whether the source counts joules, rather than telling a power.
+    /// True if the source counts energy, false if it reports power.
     counts: bool,
     /// The last reading: a counter in J, or a power in W.
     last: f64,
 }
 
-/// A GPU's way of reporting energy.
+/// The interface by which a GPU reports energy or power.
 enum EnergySource {
-    /// A file, in µJ or µW.
+    /// A file of the kernel's, in µJ or µW.
     File(String),
     /// NVIDIA's library, for the GPU at this address.
     Nvidia(String),

@@ -5,10 +5,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// The thread. Dropping it waits for a call that is under way.
+/// A thread that calls a function at an interval. Dropping it waits until a call in progress has ended.
 #[derive(Debug)]
 pub struct PeriodicWork {
-    /// Dropped to end the thread.
+    /// The sender by which the thread is ended: dropping it wakes the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -15,7 +15,7 @@ use crate::sequence::chooser::not_finite;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Tokens of a window, as in llama.cpp.
+/// The default number of tokens in a window, as in llama.cpp.
 pub const DEFAULT_WINDOW: usize = 512;
 /// Rows of logits in a pass, all of which read the head's weights once.
 pub const HEAD_ROWS: usize = 32;
@@ -23,7 +23,7 @@ pub const HEAD_ROWS: usize = 32;
 /// The summed losses of scored tokens: -ln p of each, in nats.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Losses {
-    /// The number of scored tokens.
+    /// The number of tokens that were scored.
     pub count: usize,
     sum: f64,
     squares: f64,
@@ -36,7 +36,7 @@ impl Losses {
         self.squares += loss * loss;
     }
 
-    /// The mean loss, in nats per token.
+    /// The mean loss of a token, in nats.
     pub fn mean(&self) -> f64 {
         self.sum / self.count as f64
     }

@@ -115,12 +115,12 @@ fn variables(all: impl Iterator<Item = (String, String)>) -> Map<String, Value> 
         .collect()
 }
 
-/// The words to redact.
+/// The words that are replaced in a report, because they name the user or the machine.
 #[derive(Debug, Default)]
 struct Redaction {
-    /// The user's home directory.
+    /// The path of the user's home directory.
     home: Option<String>,
-    /// Words with their replacements.
+    /// Words to replace, each with its replacement.
     words: Vec<(String, &'static str)>,
 }
 
@@ -136,7 +136,7 @@ impl Redaction {
         Redaction { home, words: words.into_iter().filter_map(|(word, by)| Some((word?, by))).collect() }
     }
 
-    /// Redacts every string in a value.
+    /// Replaces words in every string in `value`.
     fn apply(&self, value: Value) -> Value {
         match value {
             Value::String(text) => self.text(&text).into(),

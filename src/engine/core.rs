@@ -27,9 +27,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// The token counts of a reply in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyTokens {
-    /// Tokens of the prompt.
+    /// The number of the prompt's tokens.
     pub prompt: usize,
-    /// Tokens generated so far.
+    /// The number of tokens that the reply has so far.
     pub reply: usize,
 }
 
@@ -37,9 +37,9 @@ pub struct ReplyTokens {
 pub enum Figure<'a> {
     /// The model is loaded and answers.
     Ready {
-        /// The loop, before its first job.
+        /// The engine, which has run no job yet.
         core: &'a Core<'a>,
-        /// Whether the model was loaded again after it was unloaded.
+        /// True if the model was loaded before, and unloaded since.
         again: bool,
     },
     /// The model's memory was freed after a time without requests.
@@ -58,13 +58,13 @@ pub enum Figure<'a> {
     FirstToken(Duration),
     /// A later token of a reply, this long after the one before.
     NextToken(Duration),
-    /// A pass has ended after this time.
+    /// A pass of this shape has ended, and took this time.
     Pass(PassShape, Duration),
-    /// A reply is complete.
+    /// A reply is complete, with these tokens and times.
     End(&'a Generation),
     /// So many replies were given up by their clients, or are late.
     Cancelled(usize),
-    /// So many replies wait for a slot.
+    /// The number of replies that wait for a slot.
     Waiting(usize),
     /// Reported every second, and by an idle engine: the passes since the last report.
     Second(&'a Core<'a>, &'a DecodeMeter),
@@ -72,11 +72,11 @@ pub enum Figure<'a> {
 
 /// Receives the figures of an engine on its thread.
 pub trait EngineMonitor {
-    /// Receives a figure.
+    /// Takes note of an event, such as a pass or a complete reply.
     fn note(&self, figure: Figure<'_>);
 }
 
-/// Receives nothing.
+/// A monitor that ignores all events.
 impl EngineMonitor for () {
     fn note(&self, _: Figure<'_>) {}
 }
@@ -86,21 +86,21 @@ pub struct CoreSettings {
     /// The longest delay of other replies' next tokens by a prompt, unless a pass of a few rows takes longer. `None`:
     /// as long as a whole chunk takes.
     pub gap: Option<Duration>,
-    /// The limit of the cache kept for later prompts, in bytes.
+    /// The most bytes of keys and values in the cache for later prompts.
     pub kept: u64,
-    /// The sources of drafts.
+    /// The sources from which the batch's drafts come.
     pub drafts: Drafts,
 }
 
 /// Runs the jobs of one model.
 pub struct Core<'a> {
     pub(super) engine: EngineHandle,
-    /// The number of the model.
+    /// The model's number, which its requests name.
     pub(super) model: u64,
     pub(super) monitor: Rc<dyn EngineMonitor + 'a>,
-    /// The loaded model.
+    /// The executor that runs the model's passes.
     pub executor: Box<dyn Measure>,
-    /// The sequences of the jobs.
+    /// The batch of sequences that the jobs run in.
     pub batch: Batch,
     /// The job in each slot of the batch.
     pub(crate) running: Vec<Option<RunningJob>>,
@@ -108,7 +108,7 @@ pub struct Core<'a> {
     pub(super) parked: Vec<ParkedJob>,
     /// Events not yet sent; sent during the next pass.
     outbox: Rc<RefCell<Outbox>>,
-    /// `None`: prompts run in whole chunks.
+    /// The lengths of prompt chunks that leave time for other replies. `None`: prompts run in chunks of full length.
     pace: Option<ChunkPace>,
     meter: DecodeMeter,
     /// The time when the figures of `meter` were last published.
@@ -117,10 +117,10 @@ pub struct Core<'a> {
     swept: Instant,
 }
 
-/// A job in a slot.
+/// A job whose sequence has a slot.
 pub(crate) struct RunningJob {
     pub(super) recipient: Recipient,
-    /// The reply's token counts.
+    /// The numbers of the job's tokens so far.
     pub(crate) counts: ReplyTokens,
     pub(super) began: Instant,
     /// The time of the reply's first token in this slot.
@@ -244,7 +244,7 @@ impl<'a> Core<'a> {
         Ok(has_work)
     }
 
-    /// Sends the events so far.
+    /// Sends the events that were collected since the last call to their recipients.
     pub(super) fn send(&self) {
         self.outbox.borrow_mut().send();
     }
@@ -369,7 +369,7 @@ impl<'a> Core<'a> {
         outbox.send();
     }
 
-    /// Publishes the figures since the last call.
+    /// Reports the passes since the last call to the monitor.
     pub fn publish(&mut self) {
         let meter = std::mem::take(&mut self.meter);
         self.monitor.note(Figure::Second(self, &meter));

@@ -15,7 +15,7 @@ const TOKENIZER_CONFIG: &[u8] = include_bytes!("../../tools/demo-model/model/tok
 #[repr(align(64))]
 struct Aligned<T: ?Sized>(T);
 static WEIGHTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../tools/demo-model/model/model.safetensors"));
-/// The model's safetensors file.
+/// The built-in model's safetensors file.
 pub(crate) static WEIGHTS_FILE: &[u8] = &WEIGHTS.0;
 
 const DRAFT_CONFIG: &str = include_str!("../../tools/demo-model/draft/config.json");

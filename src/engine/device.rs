@@ -31,7 +31,7 @@ use crate::{
 #[cfg(any(feature = "amdgpu", feature = "vulkan"))]
 use std::rc::Rc;
 
-/// Where to run.
+/// The device or the executor that a model runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     /// The best GPU. Without one the CPU: a Vulkan driver that computes on the CPU is slower than the CPU executor.
@@ -40,7 +40,7 @@ pub enum Device {
     Vulkan(Option<usize>),
     /// An AMD GPU by the kernel's own interface: the best, or the one whose render node has this number.
     Amdgpu(Option<u32>),
-    /// The CPU executor.
+    /// The CPU, by the kernels that are optimised for it.
     Cpu,
     /// The reference executor, which the others are compared with.
     Reference,
@@ -63,7 +63,7 @@ impl std::str::FromStr for Device {
 }
 
 impl std::fmt::Display for Device {
-    /// As [`Device::from_str`](std::str::FromStr) reads it.
+    /// Writes the device in the form that [`Device::from_str`](std::str::FromStr) reads.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Device::Auto => f.write_str("auto"),
@@ -78,7 +78,7 @@ impl std::fmt::Display for Device {
 }
 
 impl Device {
-    /// Whether it names an executor in the processor's memory.
+    /// True for the executors that compute on the processor: CPU and reference.
     pub(crate) fn is_host(self) -> bool {
         matches!(self, Device::Cpu | Device::Reference)
     }
@@ -110,7 +110,7 @@ fn open_vulkan(_: Option<usize>) -> Result<OpenDevice> {
     Err(Error::device("this build has no Vulkan", text!("use ", Setting::Device, others)))
 }
 
-/// Whether Vulkan's validation layer is asked for, which works on a Vulkan device alone.
+/// False: without Vulkan there is no validation layer.
 #[cfg(not(feature = "vulkan"))]
 fn validation_wanted() -> bool {
     false
@@ -130,15 +130,15 @@ fn open_amdgpu(_: &Files, _: Option<u32>) -> Result<OpenDevice> {
 
 /// An open device, by its driver. Each measurement has a queue and memory of its own beside a loaded model's.
 pub(crate) enum OpenDevice {
-    /// By Vulkan.
+    /// A device that is opened by Vulkan.
     #[cfg(feature = "vulkan")]
     Vulkan(Rc<Gpu>),
-    /// By amdgpu's own interface.
+    /// A GPU that is opened by the kernel's driver amdgpu.
     #[cfg(feature = "amdgpu")]
     Amdgpu(Rc<RenderDevice>),
 }
 
-/// What `$work` makes of a new driver of an open device.
+/// Evaluates `$work` with a new driver for an open device, whichever kind it is.
 macro_rules! with_driver {
     ($device:expr, $driver:ident => $work:expr) => {
         match *$device {
@@ -156,75 +156,61 @@ macro_rules! with_driver {
     };
 }
 
+/// Evaluates an expression of a device of Vulkan, or one of a device of amdgpu.
+macro_rules! of_device {
+    ($device:expr, vulkan($gpu:ident) => $of_vulkan:expr, amdgpu($amdgpu:ident) => $of_amdgpu:expr $(,)?) => {
+        match *$device {
+            #[cfg(feature = "vulkan")]
+            OpenDevice::Vulkan(ref $gpu) => $of_vulkan,
+            #[cfg(feature = "amdgpu")]
+            OpenDevice::Amdgpu(ref $amdgpu) => $of_amdgpu,
+        }
+    };
+}
+
 #[cfg_attr(not(any(feature = "amdgpu", feature = "vulkan")), allow(unreachable_code, unused_variables))]
 impl OpenDevice {
-    /// Its capabilities.
+    /// The device's capabilities.
     pub fn caps(&self) -> &Caps {
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => &gpu.caps,
-            #[cfg(feature = "amdgpu")]
-            OpenDevice::Amdgpu(ref device) => &device.caps,
-        }
+        of_device!(self, vulkan(gpu) => &gpu.caps, amdgpu(device) => &device.caps)
     }
 
-    /// Its memory, as much as is free now.
+    /// The device's memory, as much as is free now.
     ///
     /// # Errors
     /// Device: the device is gone.
     pub fn memory(&self) -> Result<DeviceMemory> {
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => Ok(heaps::describe(gpu)),
-            #[cfg(feature = "amdgpu")]
-            OpenDevice::Amdgpu(ref device) => device.memory(),
-        }
+        of_device!(self, vulkan(gpu) => Ok(heaps::describe(gpu)), amdgpu(device) => device.memory())
     }
 
-    /// Whether uploads go through staging: the host cannot map all of its memory, or only uncached.
+    /// True if uploads go through a staging buffer: the host cannot map all of the device's memory, or only uncached.
     fn is_staged(&self) -> bool {
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => heaps::needs_staging(gpu),
-            #[cfg(feature = "amdgpu")]
-            OpenDevice::Amdgpu(_) => true,
-        }
+        of_device!(self, vulkan(gpu) => heaps::needs_staging(gpu), amdgpu(_device) => true)
     }
 
     /// A heap that the host can map.
     fn host_heap(&self) -> Result<usize> {
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => heaps::host_heap(gpu),
-            #[cfg(feature = "amdgpu")]
-            OpenDevice::Amdgpu(_) => Ok(GTT_HEAP),
-        }
+        of_device!(self, vulkan(gpu) => heaps::host_heap(gpu), amdgpu(_device) => Ok(GTT_HEAP))
     }
 
-    /// Whether it did not finish within a deadline.
+    /// True if the device did not finish its work within a deadline.
     pub fn is_hung(&self) -> bool {
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => gpu.hung.get(),
-            #[cfg(feature = "amdgpu")]
-            OpenDevice::Amdgpu(ref device) => device.is_hung(),
-        }
+        of_device!(self, vulkan(gpu) => gpu.hung.get(), amdgpu(device) => device.is_hung())
     }
 
-    /// Loads an executor on it.
+    /// Loads an executor on the device.
     ///
     /// # Errors
     /// As [`super::load`].
     pub(super) fn load(&self, model: PlacedModel<'_>) -> Result<Box<dyn AnyExecutor>> {
-        match *self {
-            #[cfg(feature = "vulkan")]
-            OpenDevice::Vulkan(ref gpu) => load_replay(Vulkan::new(gpu)?, model),
-            #[cfg(feature = "amdgpu")]
-            OpenDevice::Amdgpu(ref device) => {
+        of_device!(
+            self,
+            vulkan(gpu) => load_replay(Vulkan::new(gpu)?, model),
+            amdgpu(device) => {
                 shipped::check(device, &model.schedule, &model.options.vulkan)?;
                 load_replay(Amdgpu::of(device)?, model)
-            }
-        }
+            },
+        )
     }
 
     /// Measures the read rate of its best heap, in bytes per second, over at most `most` bytes. Returns these too.
@@ -278,13 +264,13 @@ impl OpenDevice {
 
 /// A device that a model can be loaded on, or the CPU.
 pub(crate) struct Opened {
-    /// The device; `None` for the CPU.
+    /// The open device; `None` if the model runs on the CPU.
     pub device: Option<OpenDevice>,
     /// Why `auto` took the CPU. Logged after loading, so that a failed load prints its error alone.
     pub fallback: Option<Fallback>,
 }
 
-/// The reason why `auto` takes the CPU.
+/// The reason for which `auto` chooses the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fallback {
     /// There is no GPU.
@@ -302,7 +288,7 @@ impl Opened {
         self.device.as_ref().map_or_else(|| Ok(host_memory()), OpenDevice::memory)
     }
 
-    /// Whether uploads go through staging; `None` on the CPU.
+    /// True if uploads are copied through a staging buffer; `None` on the CPU.
     pub fn staged(&self) -> Option<bool> {
         self.device.as_ref().map(OpenDevice::is_staged)
     }
@@ -320,7 +306,7 @@ impl Opened {
     }
 }
 
-/// Whether `auto` takes the best device, which has these capabilities, and not the CPU.
+/// True if `auto` chooses the GPU with the capabilities `best`, false if it chooses the CPU.
 pub(crate) fn takes_gpu(files: &Files, best: &Caps) -> bool {
     // The validation layer works on a Vulkan device only, so asking for it means Vulkan.
     validation_wanted() || (nodes::may_have_gpu(files) && !best.is_cpu())

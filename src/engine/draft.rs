@@ -22,7 +22,7 @@ pub struct DraftFiles {
     files: ModelFiles,
     /// The most positions of a sequence, as in the model.
     context: usize,
-    /// Whether the draft model is a drafter and no model of its own.
+    /// True if the draft model is a drafter, which needs the main model's states and cannot run alone.
     is_drafter: bool,
 }
 

@@ -87,7 +87,7 @@ impl ModelFiles {
     /// Reads the model's shape from its config, or from the headers of its GGUF files.
     ///
     /// # Errors
-    /// Input: the config is missing, or is not that of a Gemma 3.
+    /// Input: the config is missing, or is not that of a Gemma 3 or Gemma 4.
     pub fn shape(&self) -> Result<Shape> {
         match self {
             ModelFiles::Directory(dir) => {
@@ -112,7 +112,7 @@ impl ModelFiles {
     /// Opens the checkpoint.
     ///
     /// # Errors
-    /// Input: it is not a sound Gemma 3 checkpoint.
+    /// Input: it is not a sound checkpoint of Gemma 3 or Gemma 4.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         match self {
             ModelFiles::Directory(path) => {
@@ -142,7 +142,7 @@ impl ModelFiles {
         }
     }
 
-    /// Whether there is a tokenizer.
+    /// True if the model's files include a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         match self {
             // A dangling link counts as there, so that opening it reports the error.
@@ -211,7 +211,7 @@ impl ModelFiles {
     }
 }
 
-/// The name of a directory, or of the model that the hub's cache keeps there.
+/// The name of a directory or, if it is a snapshot in the hub's cache, of the model in it.
 fn directory_name(dir: &Path) -> String {
     if let Some(name) = hub::name_of_snapshot(dir) {
         return name;

@@ -36,17 +36,17 @@ pub(crate) trait ModelOwner: EngineMonitor {
 
 /// A prompt that is answered with one token before all others, so that every kernel has run.
 pub(crate) struct FirstPrompt<'a> {
-    /// The text side of its model.
+    /// The model's number, limits, tokenizer and stop tokens.
     pub side: ModelSide<'a>,
     pub tokens: Vec<u32>,
-    /// The number of its first tokens that are kept as a prefix of later prompts.
+    /// The number of first tokens whose keys and values remain in the cache for later prompts.
     pub common: usize,
 }
 
 /// A model on its engine's thread. Only this thread waits for the device.
 pub(crate) struct ModelThread<O> {
     pub engine: EngineHandle,
-    /// The number of the model.
+    /// The number of the model that runs on this thread.
     pub model: u64,
     pub owner: Rc<O>,
     /// The time without requests after which the model's memory is freed.

@@ -1,4 +1,5 @@
-//! The offload of a Vulkan device's attention: chosen by the options and the machine, and loaded.
+//! The offload that computes attention in a GPU's passes (Vulkan or amdgpu): chosen by the options and the machine, and
+//! loaded.
 
 use super::{NpuUse, OffloadKind, Options, PlacedModel};
 use crate::cpu::CpuKernels;
@@ -20,10 +21,10 @@ use crate::schedule::{KvType, Schedule, Step};
 use crate::{Result, npu};
 use std::time::Instant;
 
-/// The executor of attention in passes of a Vulkan device.
+/// The executor of attention in passes of a device that is opened through Vulkan or amdgpu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attends {
-    /// The device.
+    /// The device itself computes attention.
     Device,
     /// An offload, in all passes. They then take several submits, with a wait for the device between them: none starts
     /// before the one ahead of it is done. The offload may keep a copy of the KV cache, which the plan does not count.
@@ -34,7 +35,7 @@ pub(super) enum Attends {
 
 impl Attends {
     /// The choice for these options on this machine. Logs the reason if `auto` leaves an NPU unused without measuring.
-    /// `is_cpu`: the Vulkan device is the processor.
+    /// `is_cpu`: the device is the processor.
     ///
     /// # Errors
     /// Device: the NPU that is required is not there, or has no program for the model.
@@ -88,7 +89,7 @@ pub(super) fn load_replay<D: Driver>(driver: D, model: PlacedModel<'_>) -> Resul
     Ok(replay)
 }
 
-/// The NPU's loader.
+/// The function that loads the offload to the NPU.
 fn npu_loader(schedule: &Schedule, api: DriverApi) -> OffloadLoader {
     let own = schedule.with_kv(KvType::Bf16);
     Box::new(move || load_npu(&own, api))

@@ -19,18 +19,18 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The number of the only model.
+/// The number of the model, since this engine has only one.
 const MODEL: u64 = 1;
 
 /// A loaded model that answers requests of this program. Dropping it ends its replies and frees its memory.
 pub struct OpenEngine {
-    /// Takes requests.
+    /// The queue of requests to the engine's thread.
     engine: EngineHandle,
-    /// The model's schedule.
+    /// The schedule that the model runs by.
     pub schedule: Schedule,
     /// The name of the device without its offload.
     pub hardware: String,
-    /// Whether the model runs on the CPU.
+    /// True if the model runs on the CPU.
     pub is_on_cpu: bool,
     thread: Option<JoinHandle<()>>,
     /// The loop, if no thread could be started: callers run it as they wait for events.
@@ -39,7 +39,7 @@ pub struct OpenEngine {
 
 /// A model that is loaded once.
 struct SingleLoad<L, M> {
-    /// `None`: it is loaded.
+    /// The loader and the settings, until the model is loaded. `None` afterwards.
     load: Cell<Option<(L, CoreSettings)>>,
     monitor: M,
 }
@@ -106,12 +106,12 @@ impl OpenEngine {
         Ok(OpenEngine { engine, schedule, hardware, is_on_cpu, thread, own })
     }
 
-    /// Whether the engine has failed, so that no reply will come.
+    /// True if the engine has failed, so that no further reply will come.
     pub fn has_failed(&self) -> bool {
         self.engine.failure().is_some()
     }
 
-    /// The limits of a sequence.
+    /// The limits of every sequence of the model: its vocabulary and the context.
     pub fn limits(&self) -> SequenceLimits<'_> {
         SequenceLimits::of(&self.schedule)
     }
@@ -126,7 +126,7 @@ impl OpenEngine {
         Ok(OpenReplies { replies: replies.replies.complete(), ..replies })
     }
 
-    /// No replies yet, for [`OpenReplies::add`].
+    /// A receiver of replies, to which [`OpenReplies::add`] adds.
     pub fn replies(&self) -> OpenReplies<'_> {
         OpenReplies { engine: self, replies: Replies::of(&self.engine) }
     }

@@ -21,13 +21,13 @@ use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Rows of the prompt, and passes of one row behind it, of which the fastest counts.
+/// The number of rows in the prompt's pass. [`PASSES`] passes of one row follow, and the fastest counts.
 const PROMPT: usize = 16;
 const PASSES: usize = 16;
 /// Largest relative error of the logits. The model has 62 layers: f16 has up to 0.12, a wrong kernel about 1.
 const MOST_ERROR: f64 = 0.25;
 
-/// Contents of the file.
+/// The contents of the file that records the trial of amdgpu: tried, or its result.
 const TRIED: &str = "tried";
 const TAKEN: &str = "taken";
 const LEFT: &str = "left";

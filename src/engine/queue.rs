@@ -24,12 +24,12 @@ pub(crate) type Errand = Box<dyn FnOnce(&mut Core<'_>) + Send>;
 /// The state of a reload: loading the model that is to replace the current one.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Takeover {
-    /// No reload.
+    /// The model is not being replaced.
     #[default]
     None,
-    /// In progress.
+    /// A new model is being loaded.
     UnderWay,
-    /// Failed.
+    /// The new model could not be loaded.
     Failed(Error),
 }
 
@@ -44,14 +44,14 @@ pub struct EngineSettings {
     pub heartbeat: Duration,
 }
 
-/// The text side of a loaded model, for its requests.
+/// Facts about a loaded model that requests are checked and read by: limits, tokenizer and stop tokens.
 #[derive(Clone, Copy)]
 pub struct ModelSide<'a> {
     /// The number of the model in this process.
     pub model: u64,
-    /// The limits of its sequences.
+    /// The limits of the model's sequences.
     pub limits: SequenceLimits<'a>,
-    /// `None`: replies have no text.
+    /// The tokenizer that turns replies into text. `None`: replies have ids alone.
     pub tokenizer: Option<&'a Tokenizer>,
     /// The tokens that end a reply.
     pub stops: &'a [u32],
@@ -73,15 +73,15 @@ struct Shared {
 
 #[derive(Default)]
 struct QueueState {
-    /// In order of arrival.
+    /// The jobs that wait for a slot, in order of arrival.
     waiting: VecDeque<Job>,
-    /// Errands with the number of their model.
+    /// Work other than replies for an engine's thread, each with the number of the model that it is for.
     errands: Vec<(u64, Errand)>,
     /// The error for new jobs after the queue was closed.
     closed: Option<EngineError>,
     /// The current model. Its predecessor finishes its own jobs and ends.
     current: u64,
-    /// The state of the reload.
+    /// The state of the replacement of the model.
     takeover: Takeover,
     /// Free slots of the current model. As many jobs are only passing through the queue.
     free_slots: usize,
@@ -99,12 +99,12 @@ impl EngineHandle {
         EngineHandle(Arc::new(Shared { settings, state, changed, failure: OnceLock::new() }))
     }
 
-    /// See [`EngineSettings::heartbeat`].
+    /// The time after which a client is sent a heartbeat ([`EngineSettings::heartbeat`]).
     pub(super) fn heartbeat(&self) -> Duration {
         self.0.settings.heartbeat
     }
 
-    /// Whether the deadline of a request from `since` has passed.
+    /// True if a request that came at `since` has passed its deadline.
     pub fn is_late(&self, since: Instant) -> bool {
         self.0.settings.deadline.is_some_and(|deadline| since.elapsed() >= deadline)
     }
@@ -259,7 +259,7 @@ impl EngineHandle {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of waiting jobs.
+    /// The number of jobs that wait in the queue.
     pub(crate) fn len(&self) -> usize {
         self.state().waiting.len()
     }
@@ -291,7 +291,7 @@ impl EngineHandle {
         Ok(())
     }
 
-    /// Takes the errands for `model`, oldest first.
+    /// Takes the errands for the engine of `model`, oldest first.
     pub(crate) fn take_errands(&self, model: u64) -> Vec<Errand> {
         let mut state = self.state();
         state.errands.extract_if(.., |(of, _)| *of == model).map(|(_, errand)| errand).collect()
@@ -368,12 +368,12 @@ impl EngineHandle {
         state.last_end = Some(now);
     }
 
-    /// Whether `model` is the current one.
+    /// True if `model` is the one that new requests go to.
     pub(super) fn is_current(&self, model: u64) -> bool {
         self.state().current == model
     }
 
-    /// Makes `model` the current one.
+    /// Makes `model` the one that new requests go to.
     pub(crate) fn hand_to(&self, model: u64) {
         let mut state = self.state();
         (state.current, state.free_slots) = (model, 0);
@@ -394,7 +394,7 @@ impl EngineHandle {
         false
     }
 
-    /// Sets the state of the reload.
+    /// Sets the state of the replacement, and wakes the engines.
     pub(crate) fn set_takeover(&self, takeover: Takeover) {
         self.state().takeover = takeover;
         self.0.changed.notify_all();
@@ -418,7 +418,7 @@ impl EngineHandle {
         self.0.changed.notify_all();
     }
 
-    /// Takes all waiting jobs, to be notified.
+    /// Empties the queue, and returns its jobs, so that their clients can be told.
     pub(crate) fn drain(&self) -> Vec<Job> {
         let mut state = self.state();
         state.errands.clear();
@@ -442,7 +442,7 @@ impl QueueState {
         of_it.into()
     }
 
-    /// Whether `model` is the current one and the queue is open.
+    /// True if new requests go to `model`, and the queue is not closed.
     fn is_open_for(&self, model: u64) -> bool {
         self.current == model && self.closed.is_none()
     }
@@ -451,7 +451,7 @@ impl QueueState {
         matches!(self.takeover, Takeover::UnderWay)
     }
 
-    /// Whether there is work for `model`.
+    /// True if jobs or errands for `model` are in the queue.
     fn waits_for(&self, model: u64) -> bool {
         self.waiting.iter().any(|job| job.recipient.model == model) || self.errands.iter().any(|(of, _)| *of == model)
     }

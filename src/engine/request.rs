@@ -17,11 +17,11 @@ pub const MOST_CHOICES: usize = 128;
 /// The origin of a request: the unit by which connections, memory and slots are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Client {
-    /// This program itself.
+    /// This program itself, without a connection.
     Program,
     /// An IPv4 address, or an IPv6 network of 64 bits, the usual size for one customer.
     Address(IpAddr),
-    /// A user of this machine.
+    /// A user of this machine by its id, over a Unix socket.
     User(u32),
     /// The holder of one of several API keys, from any address. The number is meaningful in this process only.
     Key(u64),
@@ -47,19 +47,19 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// The sampler's settings. With a seed, reply `i` uses `seed + i`.
     pub sampler: SamplerConfig,
-    /// The chooser of an earlier reply, which goes on in the place of `sampler`.
+    /// The chooser with which an earlier reply ended, to be used in place of `sampler`.
     pub chooser: Option<Chooser>,
     /// The most tokens of a reply.
     pub limit: usize,
-    /// Texts that end a reply and are not part of it. None is empty.
+    /// Texts that end a reply. None of them is empty, and the reply does not contain them.
     pub stop: Vec<String>,
     /// The beginning of the reply in the prompt's last message. The guide's document begins with it.
     pub begun: String,
-    /// Whether a thought may come before the guide's document.
+    /// True if the reply may have a thought before the guide's document.
     pub thinks: bool,
-    /// Where function calls begin, to which stop texts do not apply.
+    /// The texts or tokens that begin a function call. Stop texts do not end a reply within a call.
     pub calls: CallStart,
-    /// Whether the model's own stop tokens are ignored.
+    /// True if the reply continues past the model's own stop tokens.
     pub ignore_eos: bool,
     /// Reports each token's likelihood, and those of this many alternatives.
     pub likelihoods: Option<usize>,
@@ -68,7 +68,7 @@ pub struct Request {
     pub scores: bool,
     /// The guide of each reply. A reply ends with its guide's document even if `ignore_eos` is set.
     pub guide: Option<GuideMaker>,
-    /// Whether cached tokens of the prompt are used.
+    /// True if the prompt's first tokens may come from the cache. False: the whole prompt runs.
     pub reuse: bool,
     /// The number of replies, from 1 to [`MOST_CHOICES`].
     pub choices: usize,
@@ -101,10 +101,10 @@ impl Request {
     }
 }
 
-/// An event of a reply.
+/// An event of a request's replies.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// Another token.
+    /// A reply has another token.
     Token(ReplyToken),
     /// The end of a complete reply.
     End(Box<ReplyEnd>),
@@ -114,38 +114,38 @@ pub enum Event {
     Idle,
 }
 
-/// A token of a reply.
+/// A token of a reply, with the text that it makes final.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplyToken {
-    /// The token's id.
+    /// The id of the token in the vocabulary.
     pub id: u32,
     /// The text that becomes final with it. May be empty: a character may take several tokens, and a possible beginning
     /// of a stop text is held back.
     pub text: String,
     /// The text of the model's thought that the token adds. It is not part of the reply's text.
     pub thought: String,
-    /// The likelihood, if requested.
+    /// The likelihood of the token, if the request asks for it.
     pub likelihood: Option<Likelihood>,
 }
 
 /// The end of a reply, with its costs.
 #[derive(Debug, Clone)]
 pub struct ReplyEnd {
-    /// The rest of the text, which had been held back.
+    /// The end of the reply's text, which was delayed because a stop text might have begun in it.
     pub text: String,
     /// The stop text that ended it, if any.
     pub stop: Option<String>,
-    /// The number of its tokens that belong to thoughts.
+    /// The number of the reply's tokens that belong to thoughts.
     pub thought_tokens: usize,
     /// The reply's tokens, counts and times.
     pub generation: Generation,
-    /// Time in the queue.
+    /// The time that the request waited in the queue.
     pub queued: Duration,
     /// Time from the end of the queue to the first token.
     pub prefill: Duration,
     /// Time from the first token to the last.
     pub decode: Duration,
-    /// The reply's chooser, for the next reply.
+    /// The chooser after this reply, with which a next reply can continue.
     pub chooser: Chooser,
 }
 
@@ -154,31 +154,31 @@ pub struct ReplyEnd {
 pub enum EngineError {
     /// The prompt does not fit the context, or is no prompt.
     Prompt(Error),
-    /// The request or its reply fails alone.
+    /// The request or this reply failed. Other requests continue.
     Reply(Error),
-    /// The queue has no room.
+    /// The queue has no room for the request.
     Full {
-        /// The number of waiting replies.
+        /// The message, with the number of replies that wait.
         message: String,
-        /// Seconds after which there may be room.
+        /// The number of seconds after which the client may try again.
         retry: u64,
     },
     /// The reply was not complete before its deadline, so many seconds after the request.
     Late(u64),
     /// The engine is stopping.
     Stopping,
-    /// Another model has taken over.
+    /// A reload has replaced the model by another one.
     Replaced,
     /// The model was unloaded, and cannot be loaded again.
     Unloaded {
         /// The state of the files.
         why: &'static str,
-        /// The error of the load.
+        /// The error with which loading the model again failed.
         error: Error,
     },
-    /// The engine has failed.
+    /// The engine has failed with this error, and answers no request.
     Failed(Error),
-    /// The engine has dropped the request.
+    /// The engine has ended without an answer to the request.
     Dropped,
 }
 
@@ -213,7 +213,7 @@ impl fmt::Display for EngineError {
     }
 }
 
-/// Whether a job's client is gone. Called often, from any thread.
+/// Returns true once the client of a job has left. It is called often, from any thread.
 pub type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// An event with the number of its reply.
@@ -224,7 +224,7 @@ pub type ChoiceEvent = (usize, Event);
 pub(super) struct Outbox(Vec<(Sender<ChoiceEvent>, ChoiceEvent)>);
 
 impl Outbox {
-    /// Adds an event for a recipient.
+    /// Adds an event, which is sent to its recipient with the next [`Outbox::send`].
     pub fn add(&mut self, to: &Recipient, event: Event) {
         self.0.push((to.events.clone(), (to.choice, event)));
     }
@@ -239,7 +239,7 @@ impl Outbox {
 
 /// A reply to generate.
 pub(crate) struct Job {
-    /// The request for the batch. Scored prompt tokens are part of its reply.
+    /// The sequence that the batch runs. Prompt tokens whose likelihoods are wanted count as the reply's.
     pub request: SequenceRequest,
     pub recipient: Recipient,
 }
@@ -248,9 +248,9 @@ pub(crate) struct Job {
 pub(crate) struct Recipient {
     /// The id of the model whose tokens the reply has.
     pub model: u64,
-    /// The reply's number in its request.
+    /// The index of the reply among its request's.
     pub choice: usize,
-    /// The number of scored prompt tokens at the beginning of the reply.
+    /// The number of prompt tokens at the start of the reply, which are there for their likelihoods.
     pub given: usize,
     /// The reply's text so far; `None`: tokens have no text.
     pub reply: Option<Reply>,
@@ -268,17 +268,17 @@ impl Recipient {
         let _ = self.events.send((self.choice, event));
     }
 
-    /// Whether the client is gone.
+    /// True if the client has left, so that the reply is useless.
     pub fn is_abandoned(&self) -> bool {
         (self.abandoned)()
     }
 
-    /// Whether the reply's deadline has passed at `now`.
+    /// True if the reply's deadline has passed at the time `now`.
     pub fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// The event for a passed deadline.
+    /// The event that tells the client of a passed deadline.
     pub fn late(&self) -> Event {
         Event::Failed(EngineError::Late(self.since.elapsed().as_secs()))
     }
@@ -290,11 +290,11 @@ pub struct Replies {
     /// `None`: there will be no further replies, so that the loss of all of them is noticed.
     pub(super) sender: Option<Sender<ChoiceEvent>>,
     events: Receiver<ChoiceEvent>,
-    /// The number of all replies.
+    /// The number of replies that the request has in all.
     pub(super) count: usize,
-    /// The number of replies that have not ended.
+    /// The number of replies that have not ended yet.
     pub(super) left: usize,
-    /// See [`Replies::until`].
+    /// The flag that ends the events ([`Replies::until`]).
     cancel: Option<Cancel>,
     /// Marks the replies as abandoned when it is dropped.
     pub(super) waits: Arc<()>,
@@ -344,7 +344,7 @@ impl Iterator for Replies {
 }
 
 impl Replies {
-    /// No replies of an engine yet.
+    /// A receiver without replies, for the engine `engine`.
     pub(super) fn of(engine: &EngineHandle) -> Replies {
         let (sender, events) = channel();
         Replies {
@@ -365,12 +365,12 @@ impl Replies {
         Some((choice, event))
     }
 
-    /// The same replies, to which none are added.
+    /// Marks the replies as complete: none can be added afterwards.
     pub(super) fn complete(self) -> Replies {
         Replies { sender: None, ..self }
     }
 
-    /// The same events, which end with [`Error::Interrupted`] soon after `cancel` is set.
+    /// Ends the events with [`Error::Interrupted`] soon after `cancel` is set.
     pub fn until(self, cancel: &Cancel) -> Replies {
         Replies { cancel: Some(cancel.clone()), ..self }
     }
@@ -400,12 +400,12 @@ impl Replies {
     }
 }
 
-/// A complete reply.
+/// A reply with all of its text and tokens.
 #[derive(Debug, Clone, Default)]
 pub struct CompleteReply {
-    /// The text.
+    /// The reply's text, without thoughts.
     pub text: String,
-    /// The model's thoughts.
+    /// The text of the reply's thoughts.
     pub thought: String,
     /// The tokens, each with the text that became final with it.
     pub tokens: Vec<ReplyToken>,

@@ -58,7 +58,7 @@ impl Core<'_> {
         self.monitor.note(Figure::Waiting(self.engine.len() + self.parked.len()));
     }
 
-    /// The number of a client's replies that have begun.
+    /// The number of the client's replies that run or are parked.
     fn replies(&self, client: Client) -> usize {
         let running = self.running.iter().flatten().chain(self.parked.iter().map(|parked| &parked.running));
         running.filter(|running| running.recipient.client == client).count()
@@ -98,7 +98,7 @@ impl Core<'_> {
         }
     }
 
-    /// Continues a parked job in a slot.
+    /// Continues the parked job with index `at` in a free slot.
     fn go_on(&mut self, at: usize) {
         let ParkedJob { running, sequence, .. } = self.parked.remove(at);
         match self.batch.unpark(self.executor.as_mut(), sequence) {

@@ -16,7 +16,7 @@ macro_rules! settings {
         }
 
         impl Setting {
-            /// The name in plain words.
+            /// The name of the setting in plain words.
             fn plain(self) -> String {
                 match self { $(Setting::$setting $(($value))? => $plain.into(),)* }
             }
@@ -25,7 +25,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The longest sequence, in tokens.
+    /// The most tokens of a sequence.
     Context = "context";
     /// The number of sequences decoded together.
     Batch = "batch";
@@ -35,23 +35,23 @@ settings! {
     Chunk = "chunk";
     /// Running on the CPU instead of a GPU.
     Cpu = "the CPU";
-    /// Running on the best Vulkan device.
+    /// The choice of the best Vulkan device.
     Vulkan = "Vulkan";
-    /// Choosing a Vulkan device by its index.
+    /// The choice of a Vulkan device by its index.
     VulkanIndex = "its Vulkan index";
     /// The format of the weights on the device, by name: `int8`, `int4`, `bf16`.
     Weights(format: &'static str) = format!("the weight format {format}");
-    /// A draft model.
+    /// The model that drafts tokens.
     Draft = "the draft model";
     /// The RAM of a machine that is planned for by name.
     Ram = "size of RAM";
-    /// The machine that is planned for.
+    /// The machine that a plan is made for.
     Machine = "machine";
-    /// The device to run on.
+    /// The device that the model runs on.
     Device = "device";
-    /// Waking GPUs that are asleep.
+    /// The permission to wake GPUs that are suspended.
     Wake = "leave to wake it";
-    /// Leaving the NPU unused.
+    /// The choice to leave the NPU unused.
     NoNpu = "no NPU";
     /// Using the NPU through the kernel's driver instead of libxrt.
     KernelNpu = "the kernel's NPU interface";
@@ -63,31 +63,31 @@ settings! {
     MinP = "min-p";
     /// The penalty for repeated tokens.
     RepeatPenalty = "repetition penalty";
-    /// A stop string.
+    /// A text that ends the reply.
     Stop = "stop string";
-    /// Leaving out `<bos>`.
+    /// The choice to leave out `<bos>`.
     NoBos = "no <bos>";
-    /// Giving token ids instead of text.
+    /// The choice to give token ids instead of text.
     Tokens = "token ids";
-    /// How often the bench measures a line.
+    /// The number of times that the bench measures a line.
     Repetitions = "number of repetitions";
-    /// Tokens of the bench's prefill.
+    /// The number of tokens in the bench's prefill.
     Prefill = "prefill";
-    /// Rows of a measured pass.
+    /// The number of rows in a measured pass.
     Rows = "number of rows";
-    /// Tokens that the bench decodes.
+    /// The number of tokens that the bench decodes.
     Decode = "number of decoded tokens";
     /// Tokens in the context before the bench measures.
     Depth = "depth";
-    /// Measuring a single layer in the bench.
+    /// The choice to measure a single layer in the bench.
     Layer = "single layer";
-    /// Measuring every kernel in the bench.
+    /// The choice to measure every kernel in the bench.
     Kernels = "kernels' times";
-    /// A timeline.
+    /// The choice to measure a timeline of the pass.
     Timeline = "timeline";
     /// A file of API keys, one of which every request must have.
     ApiKeys = "file of API keys";
-    /// Answering other machines without keys.
+    /// The permission to answer other machines without keys.
     OpenToAll = "openness to all";
 }
 
@@ -129,7 +129,7 @@ impl Text {
         Text(vec![MessagePart::AnyOf(alternatives.into_iter().collect())])
     }
 
-    /// Appends `more`.
+    /// Appends `more` to the text.
     pub fn and(mut self, more: impl Into<Text>) -> Text {
         for part in more.into().0 {
             match (self.0.last_mut(), part) {
@@ -156,7 +156,7 @@ impl Text {
         }
     }
 
-    /// Whether the text names a setting.
+    /// True if the text names the setting `wanted`.
     pub fn names(&self, wanted: Setting) -> bool {
         self.settings().contains(&wanted)
     }
@@ -170,7 +170,7 @@ impl Text {
         self.0.iter().flat_map(of).collect()
     }
 
-    /// The text with settings named by `names`.
+    /// The text with each setting named as `names` says.
     pub fn render(&self, names: SettingNames<'_>) -> String {
         let mut out = String::new();
         for part in &self.0 {

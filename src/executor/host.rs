@@ -17,12 +17,12 @@ use crate::{Cancel, Result};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Computes steps.
+/// Kernels of the processor that compute single steps of a schedule.
 pub trait StepKernels {
-    /// The name for the user.
+    /// The kernels' name, as shown to the user.
     fn device(&self) -> &str;
 
-    /// Called before a pass's first step.
+    /// Prepares for a pass. Called before its first step.
     fn begin(&mut self, state: &StepState) {
         let _ = state;
     }
@@ -39,7 +39,7 @@ pub trait StepKernels {
 
 /// Computes all steps of a pass. Owns the weights, and the pools of keys and values.
 pub trait PassKernels: StepKernels {
-    /// A page's bytes.
+    /// The bytes of a page of the KV cache.
     fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
 
     /// The memory of a weight buffer, by its index in the schedule's layout.
@@ -51,35 +51,35 @@ pub trait PassKernels: StepKernels {
 
 /// The pass's state, as the steps read it.
 pub struct StepState {
-    /// Rows that the step works on.
+    /// The number of rows that the step works on.
     pub rows: usize,
     /// Index in the pass of the first head row, for steps of head rows; else 0.
     pub head_first: usize,
-    /// Token ids of the pass's rows.
+    /// The token id of each row of the pass.
     pub token: Vec<u32>,
-    /// Positions of the rows.
+    /// The position of each row in its sequence.
     pub position: Vec<u32>,
-    /// Sequences of the rows.
+    /// The sequence of each row.
     pub sequence: Vec<u32>,
-    /// Of a draft's rows: the rows of the last pass whose states they begin with.
+    /// For a draft: the row of the last pass whose state each row begins with.
     source: Vec<u32>,
-    /// Whether the step reads its rows from [`StepState::source`].
+    /// True if the step takes row i from row `source[i]` of the last pass.
     reads_source: bool,
-    /// Word index of the argmax results.
+    /// The word index at which the argmax results are written.
     pub next: usize,
     /// Word index of the flags that say whether each argmax is finite.
     pub finite: usize,
-    /// The sequences' page tables, by pool.
+    /// The page tables of all sequences, for each pool.
     tables: [PageTables; 2],
 }
 
-/// Sequences' page tables of a pool.
+/// The page tables of all sequences in one pool.
 struct PageTables {
     /// Entries of a sequence, a power of two.
     entries: usize,
     /// First element in the pool of each entry's page, `[sequences][entries]`.
     starts: Vec<usize>,
-    /// Elements of a page.
+    /// The number of elements in a page.
     page: usize,
 }
 
@@ -114,7 +114,7 @@ impl StepState {
         }
     }
 
-    /// Sets the pass's rows.
+    /// Sets tokens, positions and sequences to those of a pass's rows.
     pub(crate) fn set_rows(&mut self, rows: &[Row]) {
         self.token.clear();
         self.token.extend(rows.iter().map(|r| r.token));
@@ -205,7 +205,7 @@ enum PendingWork {
     Draft(usize),
 }
 
-/// No head rows.
+/// Stands for a pass without head rows.
 const NONE: HeadRows = HeadRows { first: 0, count: 0 };
 
 impl<S: PassKernels> HostExecutor<S> {

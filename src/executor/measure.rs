@@ -8,35 +8,35 @@ use crate::schedule::Segment;
 use std::ops::Range;
 use std::time::Duration;
 
-/// One kernel of a pass with its times.
+/// The measured times of one kernel of a pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTiming {
-    /// The kernel's part of the pass.
+    /// The segment of the pass that the kernel belongs to.
     pub segment: Segment,
     /// Indices into the schedule of the steps that this kernel runs. Empty for a kernel that only prepares the next
     /// one's input.
     pub steps: Range<usize>,
-    /// The kernel's name.
+    /// The name of the kernel, for tables.
     pub kernel: &'static str,
     /// Specialisation constants and grid; empty on the CPU.
     pub variant: String,
-    /// Seconds of each repetition.
+    /// The time of each repetition, in seconds.
     pub seconds: Vec<f64>,
 }
 
-/// An engine that works on a pass.
+/// A device that computes steps of a pass: the executor's own, or its offload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The executor's own device.
+    /// The device that the executor itself runs on.
     Device,
     /// The offload that computes some of its steps.
     Offload,
 }
 
-/// A part of a pass with its start and end.
+/// A segment of a pass with the times at which it started and ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineSpan {
-    /// The engine that ran it.
+    /// The device that computed it.
     pub engine: EngineKind,
     /// The segment that it belongs to.
     pub segment: Segment,
@@ -53,7 +53,7 @@ pub struct EngineSpan {
 pub struct TuningGain {
     /// The kind, as text: `one row`, `512 rows of one sequence`.
     pub kind: String,
-    /// Rows of a pass.
+    /// The number of rows in a pass of this kind.
     pub rows: usize,
     /// Seconds of a pass with default tiles, which are chosen without a measurement.
     pub before: f64,
@@ -64,11 +64,11 @@ pub struct TuningGain {
 /// The basis on which an executor's kernels were chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningState {
-    /// Default tiles, without measurements.
+    /// The tiles are defaults, without measurements.
     Untuned,
-    /// Some measurements; more are pending.
+    /// Some tiles are measured; others are still to be.
     Open,
-    /// Complete measurements.
+    /// All tiles are measured.
     Tuned,
 }
 
@@ -76,7 +76,7 @@ pub enum TuningState {
 /// head it is the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
-/// An executor that can be measured.
+/// An executor whose passes and kernels can be timed.
 pub trait Measure: Executor {
     /// Runs a pass segment by segment, and waits for it. `watch` is called with each segment's output.
     ///
@@ -132,7 +132,7 @@ pub trait Measure: Executor {
         Ok(None)
     }
 
-    /// The basis of the choice of kernels.
+    /// Whether measurements chose the kernels.
     fn tuning(&self) -> TuningState {
         TuningState::Untuned
     }
@@ -159,13 +159,13 @@ pub trait Measure: Executor {
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
 }
 
-/// A device that reads memory continuously.
+/// A device that can read memory without pause, for measuring its bandwidth.
 #[cfg(feature = "npu")]
 pub(crate) trait MemoryReader {
-    /// The name in a sentence.
+    /// The device's name within a sentence.
     fn name(&self) -> &'static str;
 
-    /// Bytes of one read.
+    /// The number of bytes that one read covers.
     fn bytes(&self) -> u64;
 
     /// Starts as many reads as the device runs at a time.

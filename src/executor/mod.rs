@@ -32,14 +32,14 @@ use std::ops::Range;
 pub struct HeadRows {
     /// Index of the first head row in the pass.
     pub first: usize,
-    /// Number of head rows, at most [`crate::schedule::Extent::head_rows`].
+    /// The number of head rows, at most [`crate::schedule::Extent::head_rows`].
     pub count: usize,
 }
 
 /// When the sample requests of a pass come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleTiming {
-    /// Never.
+    /// No sample requests come for this pass.
     Never,
     /// At once: an executor may start the pass with them, which saves a submit.
     AtOnce,
@@ -54,11 +54,11 @@ pub enum Submission<'a> {
     /// If [`Submission::Next`] has already started this pass, it goes on. If that started another pass, the executor
     /// waits for it and its results are lost; it has still written keys and values at each row's position.
     Pass {
-        /// The rows, at most [`crate::schedule::Extent::max_rows`].
+        /// The rows of the pass, at most [`crate::schedule::Extent::max_rows`].
         rows: &'a [Row],
-        /// The head rows.
+        /// The rows whose logits are computed; `None` for none.
         head: Option<HeadRows>,
-        /// When [`Submission::Samples`] comes.
+        /// The time at which [`Submission::Samples`] comes for this pass.
         samples: SampleTiming,
     },
     /// The head over other rows of the last pass, whose results are lost.
@@ -69,7 +69,7 @@ pub enum Submission<'a> {
     /// The pass after the submitted one, whose results are not known yet: each row's next token
     /// ([`RowResult::next`]) at the next position, with a head for every row.
     Next {
-        /// Whether [`Submission::Samples`] will come for it.
+        /// True if [`Submission::Samples`] will come for this pass.
         samples: bool,
     },
     /// A draft by the schedule's drafter: for each row the `count` tokens after it, one step of the drafter after the
@@ -79,7 +79,7 @@ pub enum Submission<'a> {
     Draft {
         /// The rows, each of another sequence, at most [`crate::schedule::Drafter::rows`].
         rows: &'a [DraftRow],
-        /// Tokens for each row, at most [`DRAFT_STEPS`].
+        /// The number of tokens to draft for each row, at most [`DRAFT_STEPS`].
         count: usize,
     },
     /// Goes on with the pass that [`Submission::Next`] has started, whatever tokens were chosen since. Refused if that
@@ -88,13 +88,13 @@ pub enum Submission<'a> {
 }
 
 impl<'a> Submission<'a> {
-    /// A pass without sample requests.
+    /// A pass whose tokens the device chooses, without sample requests.
     pub fn pass(rows: &'a [Row], head: Option<HeadRows>) -> Submission<'a> {
         Submission::Pass { rows, head, samples: SampleTiming::Never }
     }
 }
 
-/// The beginning of a draft.
+/// The row from which a draft starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftRow {
     /// The last token and its position, which no pass has run.
@@ -109,7 +109,7 @@ pub struct RowResult<'a> {
     /// The next token: the argmax of the row's logits, or the one token of its sample request if that was found
     /// ([`SampleRequest::set`]).
     pub next: u32,
-    /// Whether the largest logit is finite. A NaN anywhere in the last layers makes every logit NaN.
+    /// True if the largest logit is finite. A NaN anywhere in the last layers makes every logit NaN.
     pub is_finite: bool,
     /// The result of the row's sample request. `None` if the row had no request or this executor answers none: then the
     /// host reads the logits.
@@ -118,27 +118,27 @@ pub struct RowResult<'a> {
     pub experts: &'a [u32],
 }
 
-/// The device of an executor.
+/// A description of an executor's device.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceInfo<'a> {
     /// The device's name for the user, with the offload that computes some of its steps.
     pub name: &'a str,
     /// The device's own name, the same with and without an offload.
     pub hardware: &'a str,
-    /// Whether the executor computes on the CPU, in the host's memory.
+    /// True if the executor computes on the CPU, in the host's memory.
     pub is_cpu: bool,
 }
 
 /// Bytes to copy between the host and a page of the KV cache, [`crate::schedule::kv::PoolLayout::page_bytes`] long.
 pub enum PageCopy<'a> {
-    /// From the page.
+    /// Copies bytes of the page to this slice.
     Read(&'a mut [u8]),
-    /// To the page.
+    /// Copies this slice to the page.
     Write(&'a [u8]),
 }
 
 impl PageCopy<'_> {
-    /// Number of bytes.
+    /// The number of bytes to copy.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         match self {
@@ -148,12 +148,12 @@ impl PageCopy<'_> {
     }
 }
 
-/// A part of a prompt to run in a pass.
+/// A chunk of a prompt that a pass is to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk {
-    /// Rows that wait.
+    /// The most rows that the chunk may have: those of the prompt that have not run.
     pub most: usize,
-    /// Positions of the sequence before them.
+    /// The number of the sequence's positions before these rows.
     pub depth: usize,
     /// Rows of other sequences in the pass, if it may have any: then the size with the most rows a second is found.
     pub beside: Option<usize>,
@@ -170,10 +170,10 @@ pub trait Executor {
     /// The schedule that this executor runs.
     fn schedule(&self) -> &Schedule;
 
-    /// The device that it runs on.
+    /// The name and the kind of the executor's device.
     fn device_info(&self) -> DeviceInfo<'_>;
 
-    /// The pages of the KV cache.
+    /// The executor's pages of the KV cache, and the sequences that have them.
     fn pages(&self) -> &Pages;
 
     /// The pages of the KV cache, to truncate a sequence or to share pages with another.
@@ -578,7 +578,7 @@ pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     &arena[at..at + slot.width]
 }
 
-/// [`slot_row`] for writing.
+/// A row of a slot in the arena as [`slot_row`] finds it, for writing.
 pub fn slot_row_mut(arena: &mut [f32], slot: Slot, row: usize) -> &mut [f32] {
     let at = (slot.row(row) / 4) as usize;
     &mut arena[at..at + slot.width]

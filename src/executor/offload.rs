@@ -13,7 +13,7 @@ use std::any::Any;
 /// The groups of passes that an offload gets or does not get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassGroup {
-    /// Passes of a single token.
+    /// Passes that run a single token.
     Decode,
     /// Passes of one prompt's chunk alone, long enough to be divided into halves.
     Prefill,
@@ -24,26 +24,26 @@ pub enum PassGroup {
 /// The passes whose attention an offload computes; in all others the device does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OffloadedPasses {
-    /// [`PassGroup::Decode`].
+    /// True if passes of [`PassGroup::Decode`] are among them.
     pub decode: bool,
-    /// [`PassGroup::Prefill`].
+    /// True if passes of [`PassGroup::Prefill`] are among them.
     pub prefill: bool,
-    /// [`PassGroup::Others`].
+    /// True if passes of [`PassGroup::Others`] are among them.
     pub others: bool,
 }
 
 impl OffloadedPasses {
-    /// No passes.
+    /// The choice of no passes: the device computes all attention.
     pub const NONE: OffloadedPasses = OffloadedPasses { decode: false, prefill: false, others: false };
-    /// All passes.
+    /// The choice of all passes.
     pub const ALL: OffloadedPasses = OffloadedPasses { decode: true, prefill: true, others: true };
 
-    /// Whether any pass is among them.
+    /// True if any group of passes is among them.
     pub fn any(self) -> bool {
         self.decode || self.prefill || self.others
     }
 
-    /// Whether a group is among them.
+    /// True if the passes of `group` are among them.
     pub fn contain(self, group: PassGroup) -> bool {
         match group {
             PassGroup::Decode => self.decode,
@@ -52,7 +52,7 @@ impl OffloadedPasses {
         }
     }
 
-    /// The passes' name in a sentence.
+    /// The passes' name within a sentence.
     pub fn name(self) -> &'static str {
         match (self.decode, self.prefill) {
             _ if self == OffloadedPasses::ALL => "all passes",
@@ -64,10 +64,10 @@ impl OffloadedPasses {
     }
 }
 
-/// The state of an offload.
+/// The passes that an offload computes attention in, and its failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadReport {
-    /// The passes in which it attends.
+    /// The passes in which the offload computes attention.
     pub attends: OffloadedPasses,
     /// The failures so far, while loading or running.
     pub failures: u32,
@@ -88,29 +88,29 @@ pub struct PlacementTiming {
 
 /// The blocks of a device's KV cache, each as a dma-buf. A block's bytes are `[layer][page of the block]` parts.
 pub struct KvBlocks<'a> {
-    /// The element type.
+    /// The element type of keys and values.
     pub element: KvType,
-    /// By pool: the layout of its pages.
+    /// The layout of the pages, for each pool.
     pub layouts: [PoolLayout; 2],
-    /// By pool: its blocks in order.
+    /// The blocks of pages in order, for each pool.
     pub blocks: [Vec<&'a DmaBuf>; 2],
 }
 
 /// A step that an offload computes.
 #[derive(Debug, Clone)]
 pub struct OffloadStep {
-    /// The index in the schedule.
+    /// The step's index in the schedule.
     pub index: usize,
     /// The step, with slots that begin at the first of its rows.
     pub op: Op,
-    /// Whether the pass has several rows.
+    /// True if the pass has several rows.
     pub several: bool,
-    /// Whether the step's rows are the last of the pass.
+    /// True if the step covers the last row of the pass.
     pub is_last: bool,
 }
 
 impl OffloadStep {
-    /// Whether offloads compute a step: attention only.
+    /// True for the steps that offloads compute: attention only.
     pub(crate) fn accepts(step: &Step) -> bool {
         matches!(step.op, Op::Attend { .. })
     }
@@ -122,10 +122,10 @@ impl OffloadStep {
     }
 }
 
-/// The outcome of [`Offload::run`].
+/// The result of [`Offload::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// The step is done.
+    /// The step was computed.
     Done,
     /// The owner computes the step as well, and calls [`Offload::compare`].
     Compare,
@@ -135,7 +135,7 @@ pub enum StepOutcome {
 
 /// Computes steps of another executor's passes.
 pub trait Offload: Any {
-    /// The name for the user.
+    /// The offload's name, as shown to the user.
     fn name(&self) -> &str;
 
     /// The offload's part of the owner's name for the user; `None` if the offload computes no step now.
@@ -143,7 +143,7 @@ pub trait Offload: Any {
         Some(format!("attention on {}", self.name()))
     }
 
-    /// Whether the offload computes the steps of a group of passes. The owner records passes by this.
+    /// True if the offload computes the steps of a group of passes. The owner bakes its passes by this.
     fn runs_in(&self, passes: PassGroup) -> bool {
         let _ = passes;
         true
@@ -165,7 +165,7 @@ pub trait Offload: Any {
         Ok(false)
     }
 
-    /// Whether the owner may have to compute the step as well, and therefore does nothing beside it.
+    /// True if the owner may have to compute the step as well, and must do nothing else meanwhile.
     fn needs_owner(&self, step: &OffloadStep) -> bool {
         let _ = step;
         false

@@ -20,17 +20,17 @@ pub type PageId = u32;
 /// A changed entry of a sequence's page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageChange {
-    /// The sequence.
+    /// The sequence whose page table changes.
     pub sequence: usize,
-    /// The pool of the page.
+    /// The pool that the page belongs to.
     pub pool: Pool,
     /// The positions that the page holds are `PAGE * number ..`.
     pub number: usize,
-    /// The page.
+    /// The page that the sequence now has for these positions.
     pub page: PageId,
 }
 
-/// A pool has no free page.
+/// The error for a pool without a free page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted;
 
@@ -98,13 +98,20 @@ struct PageTable {
 }
 
 impl PageTable {
-    /// One past the number of the last page.
+    /// The number after the last page's.
     fn end(&self) -> usize {
         self.first + self.pages.len()
     }
 
     fn page(&self, number: usize) -> Option<PageId> {
         number.checked_sub(self.first).and_then(|at| self.pages.get(at)).copied()
+    }
+
+    /// Adds a page behind the last one. `of` is the sequence and the pool of the table.
+    fn append(&mut self, counted: &mut PageCounts, of: (usize, Pool)) -> Result<PageChange, Exhausted> {
+        let (number, page) = (self.end(), counted.take(self.pages.back().copied())?);
+        self.pages.push_back(page);
+        Ok(PageChange { sequence: of.0, pool: of.1, number, page })
     }
 
     /// Releases the first page, whose number must be below `oldest`.
@@ -116,12 +123,12 @@ impl PageTable {
     }
 }
 
-/// The pages of an executor.
+/// The pages of an executor's KV cache, and the page tables of its sequences.
 #[derive(Debug, Clone)]
 pub struct Pages {
-    /// By pool.
+    /// The reference counts of the pages, for each pool.
     pools: [PageCounts; 2],
-    /// By sequence and pool.
+    /// The page tables of each sequence, for each pool.
     tables: Vec<[PageTable; 2]>,
     /// By sequence: the first position that a pass may write, and the number of positions from there. The pages for
     /// them and for the positions that they see exist, and no other sequence shares the pages to be written. A lower
@@ -131,13 +138,13 @@ pub struct Pages {
     most: [usize; 2],
     /// Positions that a local layer sees, the row's own included.
     window: usize,
-    /// Most positions of a sequence.
+    /// The most positions of a sequence.
     context: usize,
     changes: Vec<PageChange>,
 }
 
 impl Pages {
-    /// All pages of a schedule's pools, free.
+    /// The pages of a schedule's pools, all of them free.
     pub fn new(schedule: &Schedule) -> Pages {
         let kv = &schedule.kv;
         let most = Pool::ALL.map(|pool| kv.pool(pool).most);
@@ -154,12 +161,12 @@ impl Pages {
         }
     }
 
-    /// Free pages of a pool.
+    /// The number of free pages in a pool.
     pub fn free(&self, pool: Pool) -> usize {
         self.pools[pool as usize].free
     }
 
-    /// Pages of a pool.
+    /// The number of all pages in a pool.
     pub fn total(&self, pool: Pool) -> usize {
         self.pools[pool as usize].counts.len()
     }
@@ -176,7 +183,7 @@ impl Pages {
         self.tables[sequence][pool as usize].page(number)
     }
 
-    /// Whether [`Pages::extend`] would find pages for `positions` of a sequence.
+    /// True if the pools have enough free pages for `positions` of a sequence, so that [`Pages::extend`] succeeds.
     pub fn has_room(&self, sequence: usize, positions: &Range<usize>) -> bool {
         Pool::ALL.into_iter().all(|pool| {
             let table = &self.tables[sequence][pool as usize];
@@ -226,9 +233,7 @@ impl Pages {
                     table.drop_first(counted, oldest)?;
                     continue;
                 }
-                let page = counted.take(table.pages.back().copied())?;
-                self.changes.push(PageChange { sequence, pool, number: table.end(), page });
-                table.pages.push_back(page);
+                self.changes.push(table.append(counted, (sequence, pool))?);
             }
         }
         self.set_ready(sequence, &positions);
@@ -243,13 +248,13 @@ impl Pages {
         self.ready[sequence] = (positions.start, end.saturating_sub(positions.start));
     }
 
-    /// Whether a pass may write a position of a sequence after the last [`Pages::extend`].
+    /// True if the last [`Pages::extend`] has made `position` of the sequence writable.
     #[inline]
     pub fn is_ready(&self, sequence: usize, position: usize) -> bool {
         self.ready.get(sequence).is_some_and(|&(first, count)| position.wrapping_sub(first) < count)
     }
 
-    /// Whether other sequences also hold a page of `positions`.
+    /// True if another sequence shares a page of `positions`.
     fn shares(&self, sequence: usize, positions: &Range<usize>) -> bool {
         let mut numbers = positions.start / PAGE..positions.end.div_ceil(PAGE);
         let [global, local] = &self.tables[sequence];
@@ -260,7 +265,7 @@ impl Pages {
         })
     }
 
-    /// Whether a sequence has pages for `positions` and for the positions that they see.
+    /// True if a sequence has pages for `positions`, and for those that they attend to.
     pub fn holds(&self, sequence: usize, positions: &Range<usize>) -> bool {
         let [global, local] = &self.tables[sequence];
         let end = positions.end.div_ceil(PAGE);
@@ -293,7 +298,7 @@ impl Pages {
         }
     }
 
-    /// The number of its first `most` positions that another sequence can share: whole pages.
+    /// The number of positions, at most `most`, whose pages another sequence can share. Only whole pages are shared.
     pub fn shareable(&self, sequence: usize, most: usize) -> usize {
         let positions = most / PAGE * PAGE;
         if self.kept(sequence, positions) == positions { positions } else { 0 }
@@ -347,9 +352,7 @@ impl Pages {
             }
             table.first = table.first.max(oldest);
             while table.end() < end.div_ceil(PAGE) {
-                let page = counted.take(table.pages.back().copied())?;
-                self.changes.push(PageChange { sequence, pool, number: table.end(), page });
-                table.pages.push_back(page);
+                self.changes.push(table.append(counted, (sequence, pool))?);
             }
         }
         Ok(())
@@ -368,7 +371,7 @@ impl Pages {
         })
     }
 
-    /// Whether [`Pages::take_changes`] would return any.
+    /// True if [`Pages::take_changes`] would return changes.
     #[inline]
     pub fn have_changed(&self) -> bool {
         !self.changes.is_empty()
@@ -379,7 +382,7 @@ impl Pages {
         self.changes.drain(..)
     }
 
-    /// The number of pages that more than one sequence holds.
+    /// The number of pages that more than one sequence has.
     #[cfg(any(test, feature = "testing"))]
     pub fn shared(&self) -> usize {
         self.pools.iter().flat_map(|pool| &pool.counts).filter(|count| **count > 1).count()

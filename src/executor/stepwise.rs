@@ -7,7 +7,7 @@ use crate::schedule::Tolerance;
 use crate::schedule::kv::KvLayer;
 use std::ops::Range;
 
-/// An executor that can run parts of a pass separately.
+/// An executor that can run parts of a pass separately, so that their results can be compared.
 pub trait Stepwise: Executor {
     /// Begins a pass as [`Submission::Pass`](super::Submission::Pass) does, without running a step.
     ///

@@ -28,7 +28,7 @@ impl Progress {
         Progress { cancel, ..Progress::default() }
     }
 
-    /// Bytes of weights loaded so far.
+    /// The number of bytes of weights that are loaded so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

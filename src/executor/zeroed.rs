@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 /// A slice of zeros in its own pages.
 #[derive(Debug)]
 pub(crate) struct Zeroed<T> {
-    /// `None` for an empty slice.
+    /// The mapped memory; `None` for an empty slice.
     pages: Option<MmapMut>,
     bytes: usize,
     of: PhantomData<T>,

@@ -23,18 +23,18 @@ use crate::{Error, Result};
 pub struct Calls {
     /// In the order in which the prompt lists them.
     pub functions: Vec<Function>,
-    /// The alternative to calls.
+    /// A reply without a call: whether it is allowed, and in which form.
     pub beside: Beside,
-    /// Whether a reply may have more than one call.
+    /// True if a reply may have more than one call.
     pub several: bool,
     /// The syntax in which the model writes calls.
     pub syntax: CallSyntax,
 }
 
-/// The alternative to calls in a reply.
+/// The form of a reply without a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beside {
-    /// None: a reply has at least one call.
+    /// Every reply has at least one call.
     Nothing,
     /// Text that begins neither with a blank nor with `{`.
     Text,
@@ -45,11 +45,12 @@ pub enum Beside {
 /// A function that a reply may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
-    /// The name.
+    /// The function's name, as the reply writes it.
     pub name: String,
-    /// The JSON schema of its arguments.
+    /// The JSON schema of the function's arguments.
     pub parameters: Value,
-    /// Whether the schema is enforced in full; if it cannot be, the request is refused.
+    /// True: a call satisfies the whole schema, or the request is refused. False: all or parts of the schema may be
+    /// left out.
     pub strict: bool,
 }
 
@@ -76,7 +77,7 @@ impl Calls {
         json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several, marks]).to_string()
     }
 
-    /// Whether a function's schema need not be enforced.
+    /// True if at least one function is not [`Function::strict`], so that parts of its schema may be left out.
     pub(super) fn has_advice(&self) -> bool {
         self.functions.iter().any(|function| !function.strict)
     }

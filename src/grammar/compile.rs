@@ -37,20 +37,21 @@ pub struct Grammars(Arc<CompilerState>);
 struct CompilerState {
     tokenizer: Arc<Tokenizer>,
     stops: Vec<u32>,
-    /// Built when the first grammar is compiled.
+    /// Built from the tokenizer when the first grammar is compiled, and used by all grammars.
     vocabulary: OnceLock<Result<Arc<Vocabulary>>>,
     cache: Mutex<GrammarCache>,
-    /// Notified when a compilation ends.
+    /// Notified when a compilation ends, so that callers waiting for its grammar wake.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct GrammarCache {
-    /// By the key of the grammar's source.
+    /// Compiled grammars and running compilations, by the key of the grammar's source.
     entries: HashMap<String, CacheEntry>,
-    /// The clients whose grammars are being compiled.
+    /// The clients whose grammars are being compiled now.
     running: Vec<u64>,
-    /// The number of compilations and uses so far, for the order of last use.
+    /// The number of compilations and uses so far. An entry with a smaller number was used earlier, and is evicted
+    /// first.
     clock: u64,
 }
 
@@ -73,9 +74,9 @@ pub struct CompiledGrammar {
     pub(super) parser: TokenParser,
     pub(super) is_json: bool,
     pub(super) ignored: Vec<String>,
-    /// Whether a reply may begin with text that starts no document of the grammar, with a document after it.
+    /// True if a reply may begin with text that starts no document of the grammar, and have a document after it.
     pub(super) is_optional: bool,
-    /// Estimated size of rules and lexer.
+    /// Estimated bytes of this grammar's rules and lexer, counted for the limit on all grammars until this is dropped.
     pub(super) bytes: HeldBytes,
 }
 
@@ -124,10 +125,7 @@ impl Grammars {
                 if waits {
                     cache.leave(&key);
                 }
-                return Err(Error::Interrupted {
-                    cause: "no request waits for the grammar".into(),
-                    remedy: "ask again".into(),
-                });
+                return Err(Error::interrupted("no request waits for the grammar", "ask again"));
             }
             let has_place = cache.running.len() < MOST_AT_ONCE && !cache.running.contains(&client);
             let is_known = cache.entries.contains_key(&key);
@@ -208,7 +206,7 @@ impl CompilerState {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is memory for another grammar, after evicting cached ones if needed.
+    /// True if another grammar fits into memory. Evicts cached grammars to make room.
     fn has_memory(&self, cache: &mut GrammarCache) -> bool {
         let Some(Ok(vocabulary)) = self.vocabulary.get() else { return true };
         while !vocabulary.memory.has_room() && cache.drop_oldest() {}
@@ -221,7 +219,7 @@ impl CompilerState {
 }
 
 impl GrammarCache {
-    /// The finished entry for `key`.
+    /// The compiled grammar for `key`, or the error of its compilation. Marks the entry as used.
     fn find(&mut self, key: &str) -> Result<Arc<CompiledGrammar>> {
         self.clock += 1;
         match self.entries.get_mut(key) {

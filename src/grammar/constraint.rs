@@ -28,12 +28,12 @@ pub struct Constraint {
     parser: TokenParser,
     is_finished: bool,
     numbers: DigitCounter,
-    /// Items of the parser's rows so far.
+    /// The number of items in all rows of the parser, which bounds its memory.
     items: usize,
     bytes: ReplyBytes,
 }
 
-/// The place in a reply.
+/// The stage of a reply: before the document, in a thought, or in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReplyPlace {
     /// Before the document, or before a thought that comes first.
@@ -143,7 +143,7 @@ impl Constraint {
         })
     }
 
-    /// Whether a stop token has been accepted.
+    /// True after a stop token was accepted: the reply is complete.
     pub fn is_finished(&self) -> bool {
         self.is_finished
     }
@@ -175,7 +175,7 @@ impl CompiledGrammar {
     }
 }
 
-/// Whether the document may end here.
+/// True if the text so far is a whole document, so that a stop token is allowed next.
 fn may_end(parser: &mut Parser) -> bool {
     parser.with_recognizer(|rec| {
         rec.trie_started("end");
@@ -211,7 +211,7 @@ struct DigitCounter {
     is_escaped: bool,
     /// Consecutive digits at the end of the text.
     digits: usize,
-    /// Whether these digits are an exponent's.
+    /// True while the digits of a number's exponent are counted, false for those before it.
     in_exponent: bool,
 }
 
@@ -229,7 +229,7 @@ impl DigitCounter {
         }
     }
 
-    /// Whether the number has as many digits as it may have.
+    /// True if the number or its exponent has the most digits allowed, so that no further digit may follow.
     fn are_enough(&self) -> bool {
         self.digits >= if self.in_exponent { MOST_EXPONENT_DIGITS } else { MOST_DIGITS }
     }

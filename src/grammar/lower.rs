@@ -41,7 +41,7 @@ const MOST_NAMED: usize = 4;
 /// The most comparisons to find out whether alternatives exclude each other.
 const MOST_COMPARISONS: usize = 20_000;
 
-/// A lowered schema.
+/// A schema in the form that llguidance enforces, with notes on what is not enforced.
 #[derive(Debug)]
 pub(super) struct LoweredSchema {
     root: Value,
@@ -197,7 +197,7 @@ fn visit_objects<'v>(value: &'v Value, mut visit: impl FnMut(&'v Map<String, Val
     }
 }
 
-/// Whether all moduli of a schema together have few enough remainders. They are taken as if all held at one place.
+/// True if all moduli of a schema together have few enough remainders, as if one number had to satisfy all of them.
 fn few_remainders(schema: &Value) -> bool {
     const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"];
     let (mut moduli, mut are_joined) = (Vec::new(), false);
@@ -235,13 +235,14 @@ struct SchemaLowering<'s> {
     /// Places and names of definitions that are not lowered yet.
     open: Vec<(String, String)>,
     exact: Vec<String>,
-    /// Whether the schema itself contains the prefix of placeholder texts.
+    /// True if the schema itself contains [`MARK`](exact::MARK), the prefix of placeholder texts.
     has_marks: bool,
     few_remainders: bool,
-    /// Whether llguidance accepts a part, by the part's text.
+    /// The answers of [`SchemaLowering::takes`] so far: whether llguidance accepts a subschema, by the subschema's
+    /// text.
     probed: HashMap<String, bool>,
     ignored: Vec<Ignored>,
-    /// Comparisons of alternatives that are left.
+    /// The number of comparisons of two alternatives that may still be made. At 0, alternatives count as overlapping.
     comparisons: Cell<usize>,
 }
 
@@ -253,7 +254,7 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// Whether llguidance accepts `schema` by itself.
+    /// True if llguidance can compile `schema` without changes.
     fn takes(&mut self, schema: Value) -> bool {
         let key = schema.to_string();
         if let Some(known) = self.probed.get(&key) {
@@ -445,7 +446,7 @@ const LARGEST_COUNT: i128 = 1 << 24;
 
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 
-/// Whether a keyword restricts documents, as opposed to an annotation.
+/// True if a keyword restricts documents. False for annotations, such as `title`.
 pub(super) fn is_condition(keyword: &str) -> bool {
     const HELD: [&str; 20] = [
         "type",
@@ -490,12 +491,12 @@ pub(super) fn is_condition(keyword: &str) -> bool {
     HELD.contains(&keyword) || COUNTS.contains(&keyword) || OTHERS.contains(&keyword)
 }
 
-/// Whether a schema is one that every document satisfies: the plainest two.
+/// True for the schemas `{}` and `true`, which every document satisfies. Other such schemas are not recognised.
 fn holds_always(schema: &Value) -> bool {
     schema == &json!({}) || schema == &json!(true)
 }
 
-/// Whether a condition excludes no document at all.
+/// True if a keyword with this value excludes no document, such as `not: false`.
 fn says_nothing(keyword: &str, value: &Value, fields: &Map<String, Value>) -> bool {
     let is_empty = value == &json!({}) || value == &json!([]);
     match keyword {

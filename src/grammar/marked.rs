@@ -33,7 +33,7 @@ const HELD: [&str; 15] = [
 ];
 /// The deepest nesting of schemas that is followed.
 const DEEPEST: usize = 32;
-/// Bytes of the largest grammar.
+/// The most bytes of a grammar's text.
 const LARGEST: usize = 1 << 20;
 
 /// Rules shared by all grammars of calls. Text ends at the next special token.
@@ -95,7 +95,7 @@ pub(super) fn to_lark(calls: &Calls, marks: &CallMarks, vocabulary: &Vocabulary)
     Ok(Lark { text: rules.text, exact, ignored })
 }
 
-/// A grammar under construction.
+/// A Lark grammar under construction, to which rules are added.
 struct MarkedRules<'s> {
     text: String,
     /// The quote around strings: a special token or its spelling.
@@ -104,7 +104,7 @@ struct MarkedRules<'s> {
     root: &'s Value,
     /// The number of numbered rules so far.
     count: usize,
-    /// Keywords that are not enforced.
+    /// Keywords in the schemas that the grammar does not enforce, as listed to the client.
     ignored: BTreeSet<String>,
 }
 

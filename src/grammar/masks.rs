@@ -26,7 +26,7 @@ pub struct Masks(Arc<MaskThreads>);
 
 struct MaskThreads {
     queue: Arc<MaskQueue>,
-    /// Whether any thread could be started. Without one, sets are filled by the caller.
+    /// False if no thread could be started. The caller of [`MaskStepper`] then computes the sets itself.
     are_some: bool,
 }
 
@@ -38,7 +38,7 @@ struct MaskQueue {
 
 #[derive(Default)]
 struct WaitingMasks {
-    /// In order of arrival.
+    /// Sets of allowed tokens to be computed, in order of arrival.
     jobs: Vec<MaskJob>,
     is_closed: bool,
 }
@@ -51,7 +51,7 @@ struct MaskJob {
 /// The work on one set: sent to a thread and back.
 struct MaskWork {
     compiled: Arc<CompiledGrammar>,
-    /// Whether a thought may come before the document.
+    /// True if the reply may have a thought before the document.
     thinks: bool,
     /// Created with the first set, because copying a parser takes long as well.
     constraint: Option<Constraint>,
@@ -59,7 +59,7 @@ struct MaskWork {
     tokens: Vec<u32>,
     set: TokenSet,
     filled: Result<()>,
-    /// The time that the last set took.
+    /// CPU time that the computation of the latest set took.
     time: Duration,
     watch: Arc<MaskWatch>,
 }
@@ -70,7 +70,7 @@ struct MaskWatch(Mutex<WatchedMask>);
 
 #[derive(Default)]
 struct WatchedMask {
-    /// Cancels the parser.
+    /// Stops the parser that computes the set.
     parser: Option<CancellationHandle>,
     /// The CPU clock of the thread that works on the set, and its value when the work began.
     begun: Option<(ClockId, Duration)>,
@@ -221,9 +221,9 @@ enum WorkState {
     /// whether a thought may come first. A sequence in the queue has no parser yet.
     Unbegun(Arc<CompiledGrammar>, Vec<u32>, usize, bool),
     Here(Box<MaskWork>),
-    /// On a thread, which sends it back.
+    /// A thread computes the set, and returns the work through this channel.
     Away(Receiver<Box<MaskWork>>),
-    /// On a thread that has ended.
+    /// The thread that had the work has ended without returning it.
     Lost,
 }
 
@@ -245,7 +245,7 @@ impl MaskStepper {
         self
     }
 
-    /// With `thinks` a thought may come before the document.
+    /// `thinks`: the reply may have a thought before the document.
     pub fn thinking(mut self, thinks: bool) -> MaskStepper {
         if let WorkState::Unbegun(.., may_think) = &mut self.work {
             *may_think = thinks;
@@ -265,7 +265,7 @@ impl MaskStepper {
         };
     }
 
-    /// Waits for the work on the thread.
+    /// Waits until the thread returns the work.
     fn fetch(&mut self) -> Result<Box<MaskWork>> {
         while !self.is_ready(LOOK) {}
         match std::mem::replace(&mut self.work, WorkState::Lost) {

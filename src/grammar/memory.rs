@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// reply with it as much again.
 const MOST_BYTES: usize = 256 << 20;
 
-/// The counters. Clones share them.
+/// Bytes and replies of all grammars in memory. Clones share one set of counters.
 #[derive(Clone)]
 pub(super) struct GrammarMemory(Arc<Counters>);
 
@@ -31,12 +31,12 @@ impl GrammarMemory {
         GrammarMemory(Arc::new(Counters { most, bytes: AtomicUsize::new(0), replies: AtomicUsize::new(0) }))
     }
 
-    /// Whether another grammar fits.
+    /// True while the grammars in memory take less than the limit, so that one more may be compiled.
     pub fn has_room(&self) -> bool {
         self.held() < self.0.most
     }
 
-    /// The bytes currently held.
+    /// Bytes that all compiled grammars and all replies' parsers take now.
     pub fn held(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
@@ -54,7 +54,7 @@ impl GrammarMemory {
     }
 }
 
-/// Bytes that count until this is dropped.
+/// A number of bytes that is added to [`GrammarMemory`], and taken off again when this is dropped.
 pub(super) struct HeldBytes {
     memory: GrammarMemory,
     bytes: usize,
@@ -72,7 +72,7 @@ impl Drop for HeldBytes {
     }
 }
 
-/// The bytes of one reply's parser.
+/// The bytes of one reply's parser, counted in [`GrammarMemory`] while the reply runs.
 pub(super) struct ReplyBytes(HeldBytes);
 
 impl ReplyBytes {

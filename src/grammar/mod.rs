@@ -34,10 +34,10 @@ pub use masks::{MaskStepper, Masks};
 use crate::{Error, Result};
 use llguidance::api::ParserLimits;
 
-/// The form of an answer.
+/// The form that an answer must have.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Grammar {
-    /// Any JSON object.
+    /// The answer is any JSON object.
     JsonObject,
     /// A JSON document that satisfies a JSON schema.
     JsonSchema(serde_json::Value),

@@ -17,12 +17,12 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Whether f64 may round a bound.
+    /// True if a bound is too large for f64 to represent exactly.
     pub fn is_beyond_f64(&self) -> bool {
         [self.least, self.most].into_iter().flatten().any(|bound| bound.abs() > EXACT)
     }
 
-    /// Whether the range contains no integer.
+    /// True if no integer lies between the two bounds.
     pub fn is_empty(&self) -> bool {
         matches!((self.least, self.most), (Some(least), Some(most)) if least > most)
     }
@@ -96,18 +96,18 @@ pub(super) fn as_integer(number: &Number) -> Option<i128> {
     number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT as f64).map(|float| float as i128)
 }
 
-/// Whether a number is an integer that does not fit 64 bits.
+/// True for an integer that fits neither i64 nor u64.
 pub(super) fn is_beyond_64_bits(number: &Number) -> bool {
     as_integer(number).is_none() && number.as_f64().is_none_or(|float| float.fract() == 0.0)
 }
 
-/// Whether f64 may round the number, or any number inside the value.
+/// True if the value is or contains an integer that f64 may round.
 pub(super) fn has_large(value: &Value) -> bool {
     let is_large = |number: &Number| as_integer(number).is_some_and(|integer| integer.abs() > EXACT);
     has_any(value, &|number| is_beyond_64_bits(number) || is_large(number))
 }
 
-/// Whether the number, or any number inside the value, is so.
+/// True if `is_so` is true of a number in the value, at any depth.
 pub(super) fn has_any(value: &Value, is_so: &dyn Fn(&Number) -> bool) -> bool {
     match value {
         Value::Number(number) => is_so(number),
@@ -117,7 +117,8 @@ pub(super) fn has_any(value: &Value, is_so: &dyn Fn(&Number) -> bool) -> bool {
     }
 }
 
-/// Whether the moduli have few enough remainders. `are_joined`: they may all hold at one place.
+/// True if the least common multiple of the moduli is at most [`LARGEST_MODULUS`]. `are_joined`: one number may have to
+/// be a multiple of all of them; otherwise each modulus is checked by itself.
 pub(super) fn are_few_remainders(moduli: &[&Number], are_joined: bool) -> bool {
     let moduli: Vec<String> = moduli.iter().map(|number| number.to_string()).collect();
     let size = if are_joined { moduli.len() } else { 1 };

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Targets of the references in one document. Places are JSON pointers from the document's root.
+/// The targets of all references in one schema document, each as a JSON pointer from the document's root.
 pub(super) struct References<'s> {
     root: &'s Value,
-    /// Subschemas with an `$id`: the id and the place. References within them are resolved from there.
+    /// The id and the JSON pointer of each subschema with an `$id`. A reference within such a subschema is relative to
+    /// it.
     resources: Vec<(String, String)>,
-    /// Places by the resource's place and the anchor's name.
+    /// The JSON pointer of each anchor, by the JSON pointer of the enclosing subschema with an `$id`, and the anchor's
+    /// name.
     anchors: HashMap<(String, String), String>,
 }
 
@@ -43,7 +45,8 @@ impl<'s> References<'s> {
         all
     }
 
-    /// The place that `reference`, used at place `from`, leads to. `None`: there is no schema.
+    /// Resolves `reference`, which occurs at the JSON pointer `from`, to a JSON pointer. `None` if it leads to no
+    /// schema.
     pub fn find(&self, reference: &str, from: &str) -> Option<String> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = decode(fragment)?;
@@ -67,7 +70,7 @@ impl<'s> References<'s> {
         Some(place)
     }
 
-    /// The place of the innermost subschema with an `$id` around `from`.
+    /// The JSON pointer of the innermost subschema with an `$id` that encloses `from`; empty for the document itself.
     fn resource_of(&self, from: &str) -> &str {
         let holds = |place: &str| from.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let around = self.resources.iter().map(|(_, place)| place.as_str()).filter(|place| holds(place));
@@ -75,7 +78,7 @@ impl<'s> References<'s> {
     }
 }
 
-/// Whether a keyword's value is data and contains no schemas.
+/// True for keywords such as `const`, whose value is data and contains no schemas.
 fn is_data(keyword: &str) -> bool {
     matches!(keyword, "const" | "enum" | "default" | "example" | "examples")
 }

@@ -100,7 +100,7 @@ fn braces(text: &str) -> Option<(u64, usize)> {
     Some((number(low).max(number(high)), inner.len() + 2))
 }
 
-/// Whether a regular expression is small enough.
+/// True if a regular expression, with its repeats expanded, has at most [`LARGEST_REGEX`] parts.
 pub(super) fn is_small(regex: &str) -> bool {
     regex_copies(regex) <= LARGEST_REGEX
 }

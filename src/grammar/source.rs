@@ -37,7 +37,7 @@ pub(super) struct StopSignal(Arc<StopState>);
 struct StopState {
     time: Duration,
     begun: OnceLock<Instant>,
-    /// Whether a stop was requested, and the handle that cancels the parser.
+    /// True after a stop was requested. Beside it the parser's handle, once there is a parser to cancel.
     asked: Mutex<(bool, Option<CancellationHandle>)>,
 }
 
@@ -47,12 +47,12 @@ impl StopSignal {
         StopSignal(Arc::new(StopState { time, begun: OnceLock::new(), asked: Mutex::default() }))
     }
 
-    /// Starts the time limit.
+    /// Starts the time limit, at the first call.
     pub fn begin(&self) {
         self.0.begun.get_or_init(Instant::now);
     }
 
-    /// Requests the stop.
+    /// Requests the stop of the compilation, and cancels its parser if there is one.
     pub fn ask(&self) {
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.0 = true;
@@ -65,12 +65,12 @@ impl StopSignal {
         self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Whether the time limit has passed.
+    /// True if the compilation has taken longer than the time limit.
     pub fn is_late(&self) -> bool {
         self.0.begun.get().is_some_and(|begun| begun.elapsed() >= self.0.time)
     }
 
-    /// Attaches the parser's cancellation handle.
+    /// Stores the parser's handle, so that a request to stop cancels it. Cancels it at once after such a request.
     fn reach(&self, handle: CancellationHandle) {
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.0 {
@@ -97,15 +97,15 @@ pub(super) struct GrammarSource {
     key: String,
 }
 
-/// The input of llguidance.
+/// A grammar ready for llguidance, with the notes that Kiln needs beside it.
 struct Prepared {
     document: GrammarWithLexer,
     /// Regular expressions of the numbers that llguidance would round.
     exact: Vec<exact::NumberPattern>,
     ignored: Vec<String>,
-    /// Whether a reply may begin with text that starts no document of the grammar, with a document after it.
+    /// True if a reply may begin with text that starts no document of the grammar, and have a document after it.
     is_optional: bool,
-    /// Whether the grammar has special tokens.
+    /// True if the grammar has special tokens, such as those around a call.
     has_marks: bool,
 }
 
@@ -297,7 +297,7 @@ fn lark_refusal(reason: &str) -> Error {
     Error::input(format!("the grammar cannot be used: {}", quote(reason)), "change the grammar")
 }
 
-/// Whether llguidance accepts a schema by itself.
+/// True if llguidance compiles a schema without changes, and within its limits.
 pub(super) fn takes(schema: &Value) -> bool {
     let options = llguidance::JsonCompileOptions::default();
     let compile = || {

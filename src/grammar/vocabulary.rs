@@ -11,7 +11,7 @@ use super::memory::GrammarMemory;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
-/// Bytes of the longest token that may be part of a document: the trie counts the bytes of a path in a `u8`.
+/// The most bytes of a token that a document may contain: llguidance's trie counts the bytes of a path in a `u8`.
 const LONGEST_TOKEN: usize = 255;
 
 /// A tokenizer's tokens, shared by all grammars.
@@ -25,9 +25,9 @@ pub(super) struct Vocabulary {
     pub(super) memory: GrammarMemory,
     /// Special tokens of the call syntax, with their spelling.
     pub(super) marks: Vec<(String, u32)>,
-    /// The tokens before and behind a thought.
+    /// The special tokens that begin and end a thought, if the vocabulary has them.
     pub(super) thought: Option<[u32; 2]>,
-    /// The tokens of a thought's text, and the one behind it.
+    /// The tokens that a thought may contain, and the one that ends it.
     pub(super) thoughts: SimpleVob,
 }
 
@@ -75,7 +75,7 @@ impl Vocabulary {
         self.factory.tok_env().tok_trie()
     }
 
-    /// Whether `token` may be part of a document or end it.
+    /// True if `token` may occur in a document or end it.
     pub(super) fn has(&self, token: u32) -> bool {
         let is_mark = || self.marks.iter().any(|(_, mark)| *mark == token);
         !self.trie().token(token).is_empty() || self.stops.contains(&token) || is_mark()

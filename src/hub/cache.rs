@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// The longest ref that is read, in bytes. A commit's name has 40.
 const MAX_REF: usize = 256;
-/// How many levels of folders below a snapshot are listed.
+/// The number of levels of folders below a snapshot that are listed.
 const DEPTH: usize = 3;
 /// The most files of a snapshot that are listed.
 const MOST_FILES: usize = 4096;
@@ -39,7 +39,7 @@ impl Cached {
         self.files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum()
     }
 
-    /// The first file that is missing.
+    /// The first file of the model that the cache lacks.
     pub fn missing(&self) -> Option<&Path> {
         self.files.iter().map(PathBuf::as_path).find(|file| !file.exists())
     }
@@ -56,12 +56,12 @@ impl Cache {
         Cache { root: root.into() }
     }
 
-    /// The cache's directory.
+    /// The directory of the whole cache.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The directory of a repository.
+    /// The directory of a repository in the cache.
     pub(super) fn repo_dir(&self, repo: &Repo) -> PathBuf {
         self.root.join(folder(repo))
     }
@@ -181,7 +181,7 @@ pub(super) fn etag_of_partial(path: &Path) -> Option<&str> {
     etag.bytes().all(|b| b.is_ascii_hexdigit()).then_some(etag)
 }
 
-/// The name of a repository's directory.
+/// The name of a repository's directory in the cache: `models--OWNER--NAME`.
 pub(super) fn folder(repo: &Repo) -> String {
     format!("models--{}--{}", repo.organisation, repo.name)
 }
@@ -195,10 +195,10 @@ fn main_commit(dir: &Path) -> Option<String> {
     is_plain.then(|| commit.trim().to_owned())
 }
 
-/// The files of a commit.
+/// The cached files of a repository at one commit.
 struct CachedCommit {
     dir: PathBuf,
-    /// Paths relative to the snapshot.
+    /// The paths of the files, relative to the snapshot.
     names: Vec<String>,
     variants: Vec<Variant>,
 }
@@ -210,7 +210,7 @@ impl CachedCommit {
         CachedCommit { dir, names, variants }
     }
 
-    /// Whether the snapshot is a model directory: it has a config, and either weights in safetensors or no GGUF file.
+    /// True if the snapshot is a model directory: it has a config, and either weights in safetensors or no GGUF file.
     fn is_directory(&self) -> bool {
         let has = |name: &str| self.names.iter().any(|other| other == name);
         has("config.json") && (self.variants.is_empty() || has_safetensors(&self.dir))
@@ -229,7 +229,7 @@ impl CachedCommit {
     }
 }
 
-/// Whether a directory has weights as safetensors.
+/// True if a directory has weights in the safetensors format.
 pub(crate) fn has_safetensors(dir: &Path) -> bool {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|extension| extension == "safetensors"))

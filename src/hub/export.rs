@@ -1,12 +1,11 @@
 //! Copies a model's files out of the cache into a plain folder, for a machine without a network.
 
 use std::fs::{DirBuilder, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::{MSDOS_SUPER_MAGIC, statfs};
-use sha2::{Digest, Sha256};
 
 use super::cache::Cached;
 use super::sum::FileSum;
@@ -14,13 +13,13 @@ use crate::display::{bytes, quote};
 use crate::machine::free_bytes;
 use crate::machine::partial::PartialFile;
 use crate::machine::regular::{self, Links};
-use crate::model::bundle::{PIECE, hex};
+use crate::model::bundle::sha256_of;
 use crate::model::write::WriteMonitor;
 use crate::{Error, Result};
 
 /// The name of the checksum file, which `sha256sum -c` reads.
 pub const SUMS: &str = "SHA256SUMS";
-/// Most bytes of a file on FAT32.
+/// The most bytes of a file on a FAT32 file system.
 const FAT_LIMIT: u64 = u32::MAX as u64;
 /// Extensions of files that belong to a model.
 const MODELS: [&str; 4] = ["gguf", "jinja", "json", "safetensors"];
@@ -57,10 +56,10 @@ pub fn export(model: &Cached, dir: &Path, monitor: &WriteMonitor) -> Result<Path
     Ok(if is_directory { dir.to_owned() } else { files.first().map_or(dir.to_owned(), |first| dir.join(&first.name)) })
 }
 
-/// A file to copy.
+/// A file that the export copies, and its name there.
 struct ExportFile {
     from: PathBuf,
-    /// The file's name in the folder.
+    /// The file's name in the folder that is written.
     name: String,
     bytes: u64,
 }
@@ -147,21 +146,14 @@ impl ExportFile {
         let mut to = PartialFile::create(target, 0o666).map_err(unwritable)?;
         let etag = self.etag();
         let mut own = etag.as_ref().and_then(|etag| FileSum::like(etag, self.bytes));
-        let (mut sum, mut done, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
-        loop {
-            monitor.cancel.check()?;
-            let read = from.read(&mut piece).map_err(|e| Error::unreadable(&self.from, &e))?;
-            if read == 0 {
-                break;
-            }
-            to.write_all(&piece[..read]).map_err(unwritable)?;
-            sum.update(&piece[..read]);
+        let sum = sha256_of(&mut from, &self.from, &|| monitor.cancel.check(), |piece, done| {
+            to.write_all(piece).map_err(unwritable)?;
             if let Some(own) = &mut own {
-                own.update(&piece[..read]);
+                own.update(piece);
             }
-            done += read as u64;
             progress(done);
-        }
+            Ok(())
+        })?;
         if let (Some(etag), Some(own)) = (etag, own)
             && own.digits() != etag
         {
@@ -170,7 +162,6 @@ impl ExportFile {
         }
         to.sync().map_err(unwritable)?;
         to.commit(target).map_err(unwritable)?;
-        let sum = hex(sum);
         match sum_of(target, monitor, &|_| ())? == sum {
             true => Ok(sum),
             false => {
@@ -207,23 +198,14 @@ impl ExportFile {
 
 /// The SHA-256 of a file. The page cache is dropped first, if the kernel agrees, so that the medium itself is read.
 fn sum_of(path: &Path, monitor: &WriteMonitor, progress: &dyn Fn(u64)) -> Result<String> {
-    let unreadable = |e: std::io::Error| Error::unreadable(path, &e);
     let (mut file, _) = regular::open(path, Links::Follow)
         .map_err(|e| Error::input(format!("{} cannot be read: {e}", path.display()), "check the path"))?;
     // Advice only: if the kernel ignores it, the cached pages are compared.
     let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-    let (mut sum, mut done, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
-    loop {
-        monitor.cancel.check()?;
-        match file.read(&mut piece).map_err(unreadable)? {
-            0 => return Ok(hex(sum)),
-            read => {
-                sum.update(&piece[..read]);
-                done += read as u64;
-                progress(done);
-            }
-        }
-    }
+    sha256_of(&mut file, path, &|| monitor.cancel.check(), |_, done| {
+        progress(done);
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -238,9 +220,8 @@ mod tests {
         let dir = cache.join("snapshots/c");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::create_dir_all(cache.join("blobs")).unwrap();
-        let mut sum = Sha256::new();
-        sum.update(text);
-        let blob = format!("blobs/{}", hex(sum));
+        let sum = sha256_of(&mut text.as_bytes(), &dir, &|| Ok(()), |_, _| Ok(())).unwrap();
+        let blob = format!("blobs/{sum}");
         std::fs::write(cache.join(&blob), text).unwrap();
         let files: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
         files.iter().for_each(|file| symlink(format!("../../{blob}"), file).unwrap());

@@ -7,7 +7,7 @@ const ADDRESSES: [&str; 4] = ["https://huggingface.co/", "https://hf.co/", "hugg
 /// Path segments between a repository and a file in such an address.
 const VIEWS: [&str; 3] = ["blob/main/", "resolve/main/", "tree/main/"];
 
-/// A repository of models.
+/// A repository of models on the hub.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Repo {
     /// The user or organisation that owns the repository.
@@ -19,7 +19,7 @@ pub struct Repo {
 /// The choice among the models of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// The repository's only model.
+    /// The only model in the repository, whatever its name.
     Only,
     /// The GGUF file of this type, in either case: `Q4_K_M`.
     Quant(String),
@@ -27,12 +27,12 @@ pub enum Choice {
     File(String),
 }
 
-/// A model of the hub.
+/// The name of a model on the hub: its repository, and which of its models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubName {
-    /// The repository.
+    /// The repository that has the model.
     pub repo: Repo,
-    /// The model in the repository.
+    /// Which of the repository's models is meant.
     pub choice: Choice,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for HubName {
     }
 }
 
-/// Whether a path is relative, stays below its start (no `..`), and has only printable names.
+/// True if a path is relative, remains below its start (no `..`), and has only printable names.
 pub(super) fn is_plain(path: &str) -> bool {
     let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(crate::display::is_obeyed);
     path.split('/').all(is_name)

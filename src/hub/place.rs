@@ -25,7 +25,7 @@ fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(expand(cache, &variable))
 }
 
-/// As [`cache_by`].
+/// The file with the user's access token, found by environment variables as [`cache_by`] finds the cache.
 #[cfg(feature = "pull")]
 fn token_file_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let file = set(&variable, "HF_TOKEN_PATH").or_else(|| own(&variable).map(|own| own.join("token")))?;

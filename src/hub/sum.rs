@@ -5,9 +5,9 @@ use sha2::{Digest, Sha256};
 /// A running checksum of a file's bytes.
 #[derive(Clone)]
 pub(super) enum FileSum {
-    /// 64 hexadecimal digits.
+    /// A SHA-256 of 64 hexadecimal digits.
     Sha256(Sha256),
-    /// 40 hexadecimal digits.
+    /// A Git blob's SHA-1 of 40 hexadecimal digits.
     #[cfg(feature = "pull")]
     Git(ring::digest::Context),
 }
@@ -30,7 +30,7 @@ impl FileSum {
         }
     }
 
-    /// Adds bytes.
+    /// Adds the next bytes of the file to the checksum.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             FileSum::Sha256(sum) => sum.update(bytes),
@@ -39,7 +39,7 @@ impl FileSum {
         }
     }
 
-    /// The sum in hexadecimal digits.
+    /// The checksum in hexadecimal digits.
     pub(super) fn digits(self) -> String {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         match self {

@@ -6,10 +6,10 @@ use super::name::{Choice, HubName, Repo};
 use crate::display::quote;
 use crate::model::checkpoint::gguf;
 
-/// Most models that a message lists.
+/// The most models that an error message lists.
 const MOST_LISTED: usize = 30;
 
-/// A GGUF file, or all parts of a split one.
+/// A model as GGUF: one file, or all files of a split one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
     /// The paths of the files in the repository, sorted by number. Files after the first may be missing.
@@ -17,7 +17,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The models among a repository's files.
+    /// The GGUF models among a repository's files.
     pub fn all<'n>(files: impl Iterator<Item = &'n str>) -> Vec<Variant> {
         let of = |first: &str| {
             let parts = gguf::parts(Path::new(first)).unwrap_or_default();
@@ -27,7 +27,7 @@ impl Variant {
         gguf::models(files).into_iter().map(of).collect()
     }
 
-    /// The path of the first file.
+    /// The path of the model's first file in the repository.
     pub fn first(&self) -> &str {
         self.files.first().map_or("", String::as_str)
     }
@@ -42,7 +42,7 @@ impl Variant {
         gguf::stem(first.rsplit_once('/').map_or(first, |(_, name)| name))
     }
 
-    /// The shortest name that stands for this model alone among `all` of the repository's.
+    /// The shortest name of this model that no other model in `all` has.
     pub fn name(&self, repo: &Repo, all: &[Variant]) -> HubName {
         let quant = self.label().map(|label| Choice::Quant(label.to_owned()));
         let alone = quant.filter(|quant| choose(all, quant) == [self]);
@@ -102,7 +102,7 @@ fn label(stem: &str) -> Option<&str> {
     Some(&stem[if dynamic.is_some() { start - 3 } else { start }..end])
 }
 
-/// Whether a word is the name of a quantisation type or of a mix of types.
+/// True if a word is the name of a quantisation type or of a mix of types, such as `Q4_K_M`.
 fn is_type(word: &str) -> bool {
     let word = word.to_ascii_uppercase();
     if matches!(word.as_str(), "F16" | "FP16" | "BF16" | "F32" | "FP32") {
@@ -118,7 +118,7 @@ fn is_type(word: &str) -> bool {
     is_bits && parts.all(|part| !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// Whether `stem` contains `word` between separators, ignoring case.
+/// True if `stem` contains `word` between separators, in any case.
 fn has(stem: &str, word: &str) -> bool {
     let may_follow = if is_type(word) { "-._" } else { "-." };
     let (stem, word) = (stem.to_ascii_lowercase(), word.to_ascii_lowercase());

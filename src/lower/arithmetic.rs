@@ -11,7 +11,7 @@ pub enum Arithmetic {
     F32,
     /// Packed integer dot products: weights of at most 8 bits times 16-bit inputs.
     IntegerDot,
-    /// Matrix units, on f16 or s8.
+    /// Products on matrix units, of f16 or s8 operands.
     Matrix(Operand),
 }
 
@@ -29,11 +29,11 @@ pub enum Operand {
 /// kernels that write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActivationLayout {
-    /// f32, in the slot itself.
+    /// Elements in f32, read from the slot itself.
     F32 = 0,
     /// 16-bit fixed point in two planes of int8, one f32 scale a block of 16 elements.
     Int16Block = 1,
-    /// f16, one f32 scale per row.
+    /// Elements in f16, with one f32 scale for each row.
     F16Row = 2,
     /// 16-bit fixed point in two planes of int8, one f32 scale per row.
     Int16Row = 3,
@@ -45,12 +45,13 @@ pub enum ActivationLayout {
 }
 
 impl ActivationLayout {
-    /// Whether it has one scale per row. Its writer then needs the row's largest element before it writes the first.
+    /// True if the layout has one scale per row. The row's largest element must then be known before the first is
+    /// written.
     pub fn is_scaled_by_row(self) -> bool {
         matches!(self, ActivationLayout::F16Row | ActivationLayout::Int16Row)
     }
 
-    /// Whether it has one scale for 16 elements.
+    /// True if each 16 elements have a scale of their own.
     pub fn is_scaled_by_block(self) -> bool {
         matches!(self, ActivationLayout::Int16Block | ActivationLayout::Int16Sums)
     }
@@ -70,13 +71,13 @@ impl ActivationLayout {
 /// The modules that read one weight format. All formats with scales of groups share their modules, whose constants
 /// describe the format ([`crate::lower::kernels::Kernel::of_weights`]).
 pub struct FormatModules {
-    /// Token embedding.
+    /// The look-up of token embeddings.
     pub embed: Module,
-    /// F32: few rows.
+    /// The product in f32, for few rows.
     pub linear: Module,
     /// F32: gate and up of few rows, with their gated GELU.
     pub linear_gelu: Module,
-    /// F32: many rows.
+    /// The product in f32, for many rows.
     pub linear_tile: Module,
     /// [`Arithmetic::IntegerDot`]; `None` if the format has no kernels for it.
     pub dot: Option<DotModules>,
@@ -103,22 +104,22 @@ impl FormatModules {
     }
 }
 
-/// The modules of [`Arithmetic::IntegerDot`].
+/// The modules that compute products by [`Arithmetic::IntegerDot`].
 pub struct DotModules {
-    /// The activation layout of the modules' inputs.
+    /// The activation layout in which the modules read their inputs.
     pub inputs: ActivationLayout,
-    /// Few rows.
+    /// The product for few rows.
     pub linear: Module,
     /// Gate and up of few rows, with their gated GELU.
     pub linear_gelu: Module,
-    /// Many rows.
+    /// The product for many rows.
     pub linear_tile: Module,
 }
 
-/// The modules of [`Arithmetic::Matrix`].
+/// The modules that compute products by [`Arithmetic::Matrix`].
 #[derive(Debug)]
 pub struct MatrixModules {
-    /// f16, tiles through shared memory.
+    /// The product of f16 operands, whose tiles go through shared memory.
     pub shared: Module,
     /// s8, tiles through shared memory: for devices whose A has 8 columns, and for devices with more. `None` if the
     /// format's sums of s8 products do not have one scale per row.
@@ -129,14 +130,7 @@ pub struct MatrixModules {
     pub fragment_tall: Module,
 }
 
-impl MatrixModules {
-    /// Whether there are modules for products of these types.
-    pub fn multiply(&self, operand: Operand) -> bool {
-        operand == Operand::F16 || self.shared_s8.is_some()
-    }
-}
-
-/// The modules of a weight format.
+/// The modules that read weights in this format.
 pub fn modules(format: WeightFormat) -> &'static FormatModules {
     match format {
         WeightFormat::Int8 => &FormatModules {

@@ -18,21 +18,21 @@ const SEQUENCE: f64 = 18_000.0;
 const WINDOW: f64 = 24_000.0;
 /// Seconds of a command, one per layer: the middle of published measurements, in a chain and alone (28 to 110 µs).
 const COMMAND: f64 = 60e-6;
-/// Positions of a page.
+/// The number of positions in a page of the KV cache.
 const PAGE: usize = 64;
 
 /// Cycles of a core by the head's dimensions: for a page with up to four queries of one token, and for a unit of K and
 /// one of V with 4,096 / dimensions rows.
 const CYCLES: [(usize, f64, f64); 3] = [(64, 799.0, 6242.0), (128, 1174.0, 2646.0), (256, 1924.0, 1235.0)];
 
-/// Whether the named machine has this NPU, XDNA 1.
+/// True if the machine with this name has the NPU that the figures are of, XDNA 1.
 pub(crate) fn is_of(machine: &str) -> bool {
     machine == "780m"
 }
 
-/// A layer's attention on the NPU.
+/// The predicted time and traffic of one layer's attention on the NPU.
 struct AttendedLayer {
-    /// Including its command.
+    /// The seconds that the NPU takes, with those of starting its command.
     seconds: f64,
     /// Bytes of keys and values that the array reads.
     bytes: f64,
@@ -86,17 +86,17 @@ fn layers(machine: &str, schedule: &Schedule, pass: PassShape) -> Option<Vec<Att
 /// Predicted seconds of a pass with attention on the GPU and on the NPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Placements {
-    /// The pass with attention on the GPU.
+    /// Seconds of the whole pass if the GPU computes attention.
     pub(crate) all: f64,
-    /// Attention on the GPU.
+    /// Seconds of attention in all layers on the GPU.
     pub(crate) on_gpu: f64,
-    /// Attention on the NPU.
+    /// Seconds of attention in all layers on the NPU.
     pub(crate) on_npu: f64,
     /// Bytes of keys and values that the NPU reads.
     pub(crate) npu_bytes: f64,
     /// The pass with attention on the NPU: in sequence, or for a prompt's divided chunk with the halves alternating.
     pub(crate) with_npu: f64,
-    /// Whether the pass is of a measured kind; all others stay on the GPU.
+    /// True if both placements of this kind of pass are measured. Others stay on the GPU.
     pub(crate) is_measured: bool,
 }
 

@@ -37,7 +37,7 @@ const SUMS_BYTES: usize = 17 << 10;
 /// A row's keys are divided until a dispatch has this many workgroups of [`SUBGROUPS`], or as many lanes in smaller
 /// ones: about one per processor on the largest GPUs. More would only add parts to sum.
 const WORKGROUPS: usize = 128;
-/// Most parts of one row's keys.
+/// The most parts into which the keys of one row are divided.
 const MAX_SPLITS: usize = 32;
 /// Most rows of one sequence for which attention is fused with the preparation of its heads. Every workgroup prepares
 /// the keys of the rows before its own again, each by a subgroup. The first value that fits is used; one kernel serves
@@ -72,7 +72,7 @@ impl AttendOperands {
         }
     }
 
-    /// The heads that its tiles are for.
+    /// The heads by which attention's tile is chosen.
     fn of_tiles(&self) -> AttendHeads {
         AttendHeads { heads: self.heads, kv_heads: self.kv.kv_heads, dim: self.kv.head_dim }
     }
@@ -86,17 +86,17 @@ pub(super) struct Prepare {
     pub(super) entries: Option<(Heads, KvEntries)>,
 }
 
-/// The division of attend.comp's work.
+/// How the work of attend.comp is divided among workgroups.
 struct Division {
-    /// Query heads of a workgroup.
+    /// The number of query heads that a workgroup computes.
     group: usize,
-    /// Lanes of a workgroup.
+    /// The number of lanes in a workgroup.
     workgroup: u32,
-    /// Most parts of a row's keys.
+    /// The most parts into which the keys of one row are divided.
     splits: usize,
 }
 
-/// Query heads of a workgroup.
+/// The number of query heads that a workgroup computes.
 fn group(a: &AttendOperands) -> usize {
     let sharing = a.heads / a.kv.kv_heads;
     let most = if a.kv.head_dim > NARROW { WIDE_GROUP } else { GROUP };
@@ -231,7 +231,7 @@ impl PieceLowering<'_> {
         LoweredKernel::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
     }
 
-    /// The activation layout of attention's output, and the place of its packed slot.
+    /// The activation layout of attention's output, and the packed slot that it is written to.
     fn attended(&self, at: usize, a: &AttendOperands) -> (ActivationLayout, Option<PackedSlot>) {
         match whole_blocks(a.kv.head_dim) {
             true => self.written(at, a.out, Rows::Pass),
@@ -271,12 +271,12 @@ impl PieceLowering<'_> {
         }
     }
 
-    /// Whether the attention step at `at` is fused with the preparation of its heads.
+    /// True if one kernel computes the attention step at `at` and prepares its heads.
     pub(super) fn fuses_attention(&self, at: usize, a: &AttendOperands) -> bool {
         self.fused_keys(a) > 0 && self.attend_tile(a, self.written(at, a.out, Rows::Pass).0).is_none()
     }
 
-    /// Attention of the chunk by matrix units.
+    /// Lowers attention of a chunk of a prompt to kernels on matrix units.
     fn attend_matrix(
         &self,
         a: &AttendOperands,

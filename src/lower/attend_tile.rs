@@ -7,12 +7,12 @@ use crate::lower::kernels::{Kernel, Module};
 use crate::lower::units::MatrixUnits;
 use crate::schedule::step::KvType;
 
-/// The division of attention on matrix units.
+/// How attention on matrix units is divided among workgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttendTile {
-    /// Elements of a head.
+    /// The number of elements in a head.
     pub dim: u32,
-    /// Keys of a tile.
+    /// The number of keys that a workgroup reads at a time.
     pub keys: u32,
     /// Subgroups of a workgroup. `m` queries, the rows of A, take one of them, or four if heads are wide.
     pub subgroups: u32,
@@ -24,7 +24,7 @@ pub struct AttendTile {
 
 /// Keys are divided among workgroups until a dispatch has this many: about one per processor on the largest GPUs.
 const WORKGROUPS: u32 = 128;
-/// Most parts of the keys: more take longer to add up.
+/// The most parts into which keys are divided. More take longer to add up.
 const MOST_SPLITS: u32 = 8;
 /// Most keys of a tile whose keys are divided: with more, AMD's compiler spills registers.
 const MOST_KEYS: u32 = 32;
@@ -32,7 +32,7 @@ const MOST_KEYS: u32 = 32;
 /// in the shader.
 const NARROW: u32 = 256;
 const SLICES: u32 = 4;
-/// Most elements of a head.
+/// The most elements that a head may have.
 const MOST_ELEMENTS: u32 = 512;
 
 /// `[keys, subgroups]` of a workgroup, best first (measured on an H200).
@@ -92,7 +92,7 @@ impl AttendTile {
         self.subgroups / slices(self.dim) * units.m
     }
 
-    /// Whether queries stay in shared memory: the sums of wide heads leave no registers for them.
+    /// True if queries are read from shared memory for each tile, because wide heads leave no registers for them.
     fn reloads_queries(self, units: MatrixUnits) -> bool {
         4 * units.m * self.dim / slices(self.dim) / units.subgroup > units.sum_bytes
     }
@@ -142,7 +142,7 @@ impl AttendTile {
         Kernel::new(module, self.subgroups * subgroup, constants)
     }
 
-    /// Workgroups for `rows` rows of `heads` heads.
+    /// The number of workgroups in x, y and z for `rows` rows of `heads` heads.
     pub fn groups(self, units: MatrixUnits, rows: usize, heads: usize) -> [u32; 3] {
         [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group), self.splits]
     }

@@ -20,21 +20,21 @@ pub enum DeviceKind {
 /// The properties of a device that Kiln depends on.
 #[derive(Debug, Clone)]
 pub struct Caps {
-    /// The device's and its driver's name.
+    /// The names of the device and of its driver.
     pub name: String,
-    /// The kind.
+    /// Whether the device is a GPU of its own, an integrated one, or the CPU.
     pub kind: DeviceKind,
-    /// Lanes of a subgroup, for every kernel.
+    /// The number of lanes in a subgroup, which every kernel has.
     pub subgroup: u32,
-    /// The largest allocation, in bytes.
+    /// The largest allocation that the device allows, in bytes.
     pub max_allocation: u64,
-    /// Whether it has a clock for stamps.
+    /// True if the device has a clock for timestamps.
     pub has_clock: bool,
     /// The matrix units, if it has any that the kernels can use.
     pub matrix: Option<MatrixUnits>,
-    /// Whether packed integer dot products are native instructions of the device.
+    /// True if the device has instructions for packed integer dot products, and does not emulate them.
     pub dot_accelerated: bool,
-    /// Whether tuning tries relay (shaders/relay.glsl) by default.
+    /// True if tuning tries relayed dispatches (shaders/relay.glsl) by default.
     pub tries_relay: bool,
     /// Whether a relayed dispatch starts after those before it and not beside them, by
     /// [`super::dispatch::Edge::Relayed`]. Then no workgroup spins, whatever the order in which the device starts them,
@@ -47,7 +47,7 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Whether the device is the CPU.
+    /// True if the device is the CPU, behind a Vulkan driver.
     pub fn is_cpu(&self) -> bool {
         self.kind == DeviceKind::Cpu
     }

@@ -6,12 +6,12 @@ use crate::lower::kernels::Kernel;
 use crate::lower::kernels::push::Push;
 use std::ops::Range;
 
-/// Device addresses of the buffers.
+/// The device addresses of all buffers that kernels use.
 #[derive(Debug, Clone)]
 pub struct Addresses {
-    /// The arena.
+    /// The address of the arena.
     pub arena: u64,
-    /// The weight buffers, in the layout's order.
+    /// The address of each weight buffer, in the layout's order.
     pub weights: Vec<u64>,
     /// The step state of the rows that dispatches work on.
     pub state: u64,
@@ -50,15 +50,15 @@ pub enum Edge {
     Device,
 }
 
-/// One dispatch of a baked list.
+/// One call of a kernel, with its push constants and its number of workgroups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     /// The steps, as indices into the schedule. Empty for a dispatch that packs a slot, shares the step of the dispatch
     /// before it, or measures.
     pub steps: Range<usize>,
-    /// The pipeline.
+    /// The kernel that runs.
     pub kernel: Kernel,
-    /// Push constants.
+    /// The push constants of the kernel.
     pub push: Push,
     /// Workgroups in x, y and z; y counts rows or tiles of rows.
     pub groups: [u32; 3],
@@ -77,7 +77,7 @@ impl Dispatch {
         self.product.filter(|(_, product)| product.experts == 0)
     }
 
-    /// A dispatch without steps and waits.
+    /// A dispatch that belongs to no step, and waits for nothing.
     pub fn new(kernel: Kernel, push: Push, groups: [u32; 3]) -> Dispatch {
         Dispatch { steps: 0..0, kernel, push, groups, edge: Edge::None, product: None, weights: 0..0 }
     }

@@ -26,14 +26,14 @@ use crate::schedule::{Schedule, Step};
 const GROUPED_ROWS: usize = 8;
 /// Lanes of a workgroup of route.comp and of expert_sum.comp.
 const WORKGROUP: u32 = 128;
-/// Lanes of the workgroup of group.comp.
+/// The number of lanes in group.comp's only workgroup.
 const GROUP_WORKGROUP: u32 = 1024;
 /// Fewest rows of a pass whose router's products share loads.
 const MANY_ROWS: usize = 32;
 /// In such a pass: rows that share a load of the router's weights, and experts that share a load of a row.
 const ROUTE_COLUMNS: usize = 4;
 const ROUTE_EXPERTS: u32 = 4;
-/// Most workgroups of route.comp for other rows.
+/// The most workgroups of route.comp, which is the number of its counters. In longer passes a workgroup takes more rows.
 const ROUTE_COUNTERS: usize = 1024;
 
 /// The operands of an [`Op::ExpertLinear`].
@@ -54,7 +54,7 @@ impl ExpertProduct {
         }
     }
 
-    /// Experts of the layer.
+    /// The number of experts in the layer.
     fn experts(&self) -> usize {
         self.weight.rows / self.out.width
     }
@@ -65,7 +65,7 @@ impl ExpertProduct {
         Product { gelu, experts: self.share, ..plain }
     }
 
-    /// Whether `up` lies behind this gate, as the second half of one matrix.
+    /// True if `up` follows this gate in memory, so that both are the halves of one matrix.
     fn is_before(&self, up: &ExpertProduct) -> bool {
         let format = self.weight.format;
         let behind = |at: u64, bytes: usize| at + (self.weight.rows * bytes) as u64;
@@ -103,19 +103,19 @@ pub(super) struct ExpertTiles {
     arithmetic: Arithmetic,
     /// Rows of an expert: on matrix units their expected number, else a tile's height.
     rows: usize,
-    /// Rows of a tile.
+    /// The number of rows in a tile.
     height: usize,
-    /// Most tiles.
+    /// The most tiles that a pass may have.
     count: usize,
 }
 
 /// The tiles of an expert product, as its kernel reads them.
 pub(super) struct ExpertRows {
-    /// Device address of the table.
+    /// The device address of the table of tiles.
     pub(super) table: u64,
-    /// The entries.
+    /// The number of entries in the table.
     pub(super) tiles: u32,
-    /// Whether the inputs were copied in the order of the experts.
+    /// True if the inputs were copied, so that the rows of each expert are adjacent.
     pub(super) gathers: bool,
 }
 
@@ -181,7 +181,7 @@ impl PieceLowering<'_> {
         tiles.filter(|_| can).find(|tile| height.is_none_or(|height| tile.shape.area()[0] as usize == height))
     }
 
-    /// The activation layout that the expert product at `at` reads, and the place of its inputs.
+    /// The activation layout and the packed slot from which the expert product at `at` reads its inputs.
     fn expert_inputs(&self, at: usize, e: &ExpertProduct) -> (ActivationLayout, Option<PackedSlot>) {
         let layout = modules(e.weight.format).inputs(self.expert_tiles(at).arithmetic);
         if !self.gathers(at, e) {
@@ -190,7 +190,7 @@ impl PieceLowering<'_> {
         (layout, Some(gathered(self.layout.experts.gathered, e.x, layout)))
     }
 
-    /// Whether the inputs of the expert product at `at` are copied in the order of the experts.
+    /// True if the inputs of the expert product at `at` are copied, so that the rows of each expert are adjacent.
     fn gathers(&self, at: usize, e: &ExpertProduct) -> bool {
         self.groups_experts(at) && e.share > 1
     }
@@ -212,12 +212,12 @@ fn gathered(offset: u64, slot: Slot, layout: ActivationLayout) -> PackedSlot {
 /// The regions of the arena for the experts' rows: bytes from the arena's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpertRegions {
-    /// The table of tiles, four u32 each.
+    /// The offset in the arena of the table of tiles, four u32 each.
     table: u64,
     /// The expert rows of the pass in the order of the experts, and their places in it: a u32 for each.
     list: u64,
     place: u64,
-    /// Counters of route.comp, [`ROUTE_COUNTERS`].
+    /// The offset in the arena of route.comp's counters, [`ROUTE_COUNTERS`] in number.
     arrived: u64,
     /// The inputs of gate and up in the order of the experts.
     gathered: u64,

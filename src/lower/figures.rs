@@ -15,15 +15,15 @@ use crate::model::{BlockFormat, WeightFormat};
 /// The figures of a device that the choice of tiles depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// Compute units, or streaming multiprocessors.
+    /// The number of compute units, or of streaming multiprocessors.
     pub processors: u32,
-    /// Lanes that a processor holds at once.
+    /// The number of lanes that a processor has in flight at once.
     pub lanes: u32,
     /// 32-bit registers of a processor, over all lanes.
     pub registers: u32,
-    /// Bytes of shared memory of a processor.
+    /// Bytes of shared memory that a processor has.
     pub shared_bytes: u32,
-    /// Bytes per second from memory.
+    /// The rate of reading memory, in bytes per second.
     pub memory: f64,
     /// Bytes per second from the cache that all processors share.
     pub cache: f64,
@@ -38,11 +38,12 @@ pub struct Figures {
     pub latency: f64,
     /// Seconds of a dispatch behind a barrier, beside its work.
     pub dispatch: f64,
-    /// Whether the lists of tiles are in the order of measurements on this kind of device: then their first is chosen.
+    /// True if the lists of tiles are in the order of measurements on this kind of device. Then the first tile is
+    /// chosen.
     pub is_listed: bool,
-    /// Whether the figures are this device's own, and not those of a similar one.
+    /// True if the figures were measured on this device, false if on a similar one.
     pub is_known: bool,
-    /// Whether relay was measured to gain on this device.
+    /// True if relayed dispatches were measured to be faster on this device.
     pub relays: bool,
 }
 
@@ -73,7 +74,7 @@ const INSTRUCTIONS: [(WeightFormat, [f64; 2]); 5] = [
     (WeightFormat::Blocks(BlockFormat::Q6K), [0.089, 0.184]),
     (WeightFormat::Blocks(BlockFormat::Q8_0), [0.035, 0.109]),
 ];
-/// For formats that were not counted: the largest counts of the others.
+/// The instructions assumed for formats that were not counted: the largest counts of the others.
 const MOST_INSTRUCTIONS: [f64; 2] = [0.089, 0.184];
 /// The factor for weights that go from memory straight into fragments: 155 instructions for 1,000 weights of INT4, and
 /// 105 through shared memory.
@@ -141,7 +142,7 @@ impl Figures {
         }))
     }
 
-    /// The figures of a device that is known by a part of its name.
+    /// The figures of the known device whose name `name` contains.
     pub fn named(name: &str) -> Option<Figures> {
         let name = name.to_lowercase();
         let known = KNOWN.iter().find(|(parts, _)| parts.iter().any(|part| name.contains(part)));
@@ -158,7 +159,7 @@ impl Figures {
         if on_units { ATTENDS * self.matrix } else { self.float() }
     }
 
-    /// Multiplications and additions of f32 per second.
+    /// The number of multiplications and additions in f32 per second.
     pub(super) fn float(&self) -> f64 {
         0.25 * self.dot
     }
@@ -215,7 +216,7 @@ impl Figures {
         p.weight_rows(p.outputs) as f64 * p.inputs as f64 * to_widen * times / issue
     }
 
-    /// Seconds of a product in a tile.
+    /// The predicted seconds of a product with a tile.
     pub fn seconds(&self, subgroup: u32, units: Option<MatrixUnits>, p: Product, tile: Tile, groups: [u32; 3]) -> f64 {
         self.dispatch
             + match (tile, units) {
@@ -302,7 +303,7 @@ impl Figures {
     }
 }
 
-/// [`INSTRUCTIONS`] of a format.
+/// The instructions per weight of a format, from [`INSTRUCTIONS`].
 fn instructions(format: WeightFormat) -> [f64; 2] {
     INSTRUCTIONS.iter().find(|(known, _)| *known == format).map_or(MOST_INSTRUCTIONS, |(_, counted)| *counted)
 }

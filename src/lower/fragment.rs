@@ -13,14 +13,14 @@ use crate::lower::units::MatrixUnits;
 use crate::model::WeightFormat;
 use crate::model::grouped::Scales;
 
-/// The division of a product by `linear_fragment`.
+/// How the kernel `linear_fragment` divides a product among workgroups and subgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct FragmentTile {
-    /// Rows of x.
+    /// The number of rows of x that a workgroup computes.
     pub rows: u32,
-    /// Outputs of a subgroup.
+    /// The number of outputs that a subgroup computes.
     pub outputs: u32,
-    /// Subgroups side by side along the outputs.
+    /// The number of subgroups that are side by side along the outputs.
     pub subgroups: u32,
     /// Steps of weights in flight from memory; steps that share a load count once.
     pub depth: u32,
@@ -31,16 +31,16 @@ pub struct FragmentTile {
 /// The path of inputs to the matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum InputPath {
-    /// From memory to registers, like the weights.
+    /// Inputs go from memory to registers, as weights do.
     Direct {
-        /// Subgroups that share an output, each for a part of the inputs.
+        /// The number of subgroups that share an output: each sums over its own range of the inputs.
         parts: u32,
         /// Lane loads (16 bytes) per weight row and step.
         span: u32,
     },
-    /// Through shared memory.
+    /// Inputs go through shared memory.
     Shared {
-        /// Subgroups that divide the rows.
+        /// The number of subgroups among which the rows are divided.
         row_parts: u32,
         /// Steps that shared memory holds, one or two. This or the weights' `depth` must divide the other.
         stages: u32,
@@ -95,12 +95,12 @@ impl FragmentTile {
         }
     }
 
-    /// Subgroups of a workgroup.
+    /// The number of subgroups in a workgroup.
     pub fn subgroups(self) -> u32 {
         self.subgroups * self.parts()
     }
 
-    /// Rows of a subgroup.
+    /// The number of rows that a subgroup computes.
     fn subgroup_rows(self) -> u32 {
         match self.inputs {
             InputPath::Direct { .. } => self.rows,
@@ -134,7 +134,7 @@ impl FragmentTile {
         suits && inputs.is_multiple_of(BATCH as usize * format.per_load()) && BATCH.is_multiple_of(in_step)
     }
 
-    /// Inputs of a subgroup's step.
+    /// The number of inputs that a subgroup consumes in a step.
     fn step(self, row_lanes: u32, format: WeightFormat) -> u32 {
         self.span(row_lanes, format) * row_lanes * format.per_load() as u32 / self.halves(row_lanes, format)
     }
@@ -158,7 +158,7 @@ impl FragmentTile {
         (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * round
     }
 
-    /// Bytes of shared memory.
+    /// Bytes of shared memory that a workgroup takes.
     fn shared_bytes(self, units: MatrixUnits, row_lanes: u32, format: WeightFormat) -> u32 {
         let step = match self.inputs {
             InputPath::Direct { .. } => 0,
@@ -176,7 +176,7 @@ impl FragmentTile {
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
     }
 
-    /// Whether a device with `units` can run the tile with weights of `format`.
+    /// True if a device with `units` can run the tile with weights of `format`.
     pub fn fits(self, units: MatrixUnits, format: WeightFormat) -> bool {
         let Some(row_lanes) = units.row_lanes else { return false };
         let workgroup = self.subgroups() * units.subgroup;

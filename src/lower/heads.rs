@@ -18,7 +18,7 @@ pub(super) struct Heads {
     pub(super) eps: f32,
     pub(super) inv_freq: Vector,
     pub(super) heads: usize,
-    /// Whether RoPE is that of the position behind each row's.
+    /// True if queries are rotated for the position after each row's, as a drafter needs.
     pub(super) is_ahead: bool,
 }
 

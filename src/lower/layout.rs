@@ -7,7 +7,7 @@ use crate::schedule::layout::ALIGN;
 use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Extent, Schedule};
 
-/// Relay counters in the arena.
+/// The number of relay counters in the arena.
 pub const RELAY_COUNTERS: usize = 1024;
 /// Bytes from one relay counter to the next: a cache line.
 pub const RELAY_STRIDE: u64 = 128;
@@ -17,13 +17,13 @@ pub const COUNTER_BYTES: u64 = 4096;
 
 /// Bytes for partial results of matrix units, in products and attention: partial sums, then counters.
 pub const PRODUCT_SCRATCH: [u64; 2] = [16 << 20, 64 << 10];
-/// Most partial results of one head's attention: rows × parts per row.
+/// The most partial results of one head's attention: rows times parts of each row's keys.
 pub const SPLIT_ROWS: usize = 64;
-/// Most partial results of a row's argmax.
+/// The most partial results of the argmax of a row.
 pub const ARGMAX_GROUPS: usize = 256;
 /// Workgroups per row of a gated GELU whose output is scaled by row. Each stores the largest element of its part.
 pub const MAXIMA_PARTS: usize = 8;
-/// Most rows of a pass whose gated GELU is divided this way.
+/// The most rows of a pass whose gated GELU is divided among workgroups.
 pub const MAXIMA_ROWS: usize = 64;
 
 /// The place of a packed slot: a copy of a slot in the activation layout of the linear step that reads it
@@ -32,11 +32,11 @@ pub const MAXIMA_ROWS: usize = 64;
 pub struct PackedSlot {
     /// Bytes from the arena's start to row 0.
     pub offset: u64,
-    /// Bytes from one row to the next.
+    /// Distance from one row to the next, in bytes.
     pub stride: usize,
     /// Elements of a row. Elements past the slot's width are zero.
     pub padded: usize,
-    /// Whether one workgroup writes a whole row, and so knows the row's largest element.
+    /// True if one workgroup writes a whole row, and so knows the row's largest element.
     pub whole_rows: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Scratch {
     pub product: [u64; 2],
     /// Largest elements: u32 `[MAXIMA_ROWS, MAXIMA_PARTS]`; no counters.
     pub maxima: u64,
-    /// Relay counters: [`RELAY_COUNTERS`], [`RELAY_STRIDE`] bytes apart.
+    /// The offset of the relay counters: [`RELAY_COUNTERS`], [`RELAY_STRIDE`] bytes apart.
     pub relay: u64,
 }
 
@@ -61,18 +61,18 @@ pub struct Scratch {
 pub struct GpuLayout {
     /// The packed copies of the slots that linear steps read.
     packed: Vec<(Slot, PackedSlot)>,
-    /// Partial results.
+    /// The offsets of kernels' partial results.
     pub scratch: Scratch,
     /// The step states of a pass's two halves, each a [`crate::schedule::layout::StateLayout`]: bytes from the arena's
     /// start.
     pub halves: [u64; 2],
-    /// The experts' rows.
+    /// The offsets of what experts' kernels need.
     pub(super) experts: ExpertRegions,
-    /// Bytes of the arena in all.
+    /// The size of the whole arena in bytes.
     pub bytes: u64,
 }
 
-/// Places regions after the schedule's slots.
+/// Allocates regions of the arena after the schedule's slots.
 struct ArenaTail {
     bytes: u64,
 }
@@ -86,7 +86,7 @@ impl ArenaTail {
 }
 
 impl GpuLayout {
-    /// The layout for a schedule.
+    /// The layout of the arena for a schedule.
     pub fn new(schedule: &Schedule) -> GpuLayout {
         let mut tail = ArenaTail { bytes: schedule.arena.bytes };
         let mut packed: Vec<(Slot, PackedSlot)> = Vec::new();

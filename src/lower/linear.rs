@@ -11,7 +11,7 @@ use crate::lower::kernels::push::{LinearDotPush, LinearDotTilePush, LinearMatrix
 use crate::schedule::step::{Matrix, Rows, Slot};
 use std::ops::Range;
 
-/// A product with its addresses.
+/// A product with the slots and the addresses of its operands.
 pub(super) struct Linear {
     pub(super) x: Slot,
     pub(super) out: Slot,
@@ -22,7 +22,7 @@ pub(super) struct Linear {
     pub(super) scales: u64,
     /// With gelu: the step of the gated GELU, and rows of weights from a gate's to its up's.
     pub(super) gelu: Option<(usize, usize)>,
-    /// The rows of an expert's product.
+    /// The rows of each expert, if this is a product of experts.
     pub(super) experts: Option<ExpertRows>,
 }
 

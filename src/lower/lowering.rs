@@ -16,13 +16,13 @@ use std::ops::Range;
 /// A kind of pass. Lists are baked for every kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PassKind {
-    /// Most rows.
+    /// The most rows of a pass of this kind.
     pub rows: usize,
-    /// Most rows of logits.
+    /// The most rows of logits in a pass of this kind.
     pub head_rows: usize,
     /// The relation of its rows to each other.
     pub order: RowOrder,
-    /// The source of its tokens.
+    /// Where the tokens of the pass come from.
     pub tokens: TokenSource,
 }
 
@@ -30,13 +30,13 @@ pub struct PassKind {
 #[cfg(any(feature = "cli", feature = "serve", feature = "npu", test))]
 const FASTER: f64 = 0.98;
 
-/// Whether a pass of `offload` seconds with an offload is faster than one of `device` seconds without.
+/// True if a pass of `offload` seconds with an offload is enough faster than one of `device` seconds without.
 #[cfg(any(feature = "cli", feature = "serve", feature = "npu", test))]
 pub(crate) fn is_faster(offload: f64, device: f64) -> bool {
     offload < FASTER * device
 }
 
-/// The source of a pass's tokens.
+/// Where the tokens of a pass come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenSource {
     /// The host has written them, with their positions.
@@ -50,18 +50,18 @@ pub enum TokenSource {
 /// The relation of the rows of a pass to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowOrder {
-    /// Consecutive positions of one sequence.
+    /// The rows are at consecutive positions of one sequence.
     Consecutive,
     /// Each row is of another sequence, so no row sees another's keys.
     Apart,
     /// A chunk of one sequence at consecutive positions, then rows each of another sequence.
     Mixed,
-    /// Any.
+    /// The rows may be of any sequences and positions.
     Any,
 }
 
 impl RowOrder {
-    /// Whether `rows` satisfy this order.
+    /// True if `rows` are in this order.
     pub fn holds(self, rows: &[Row]) -> bool {
         let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
         match self {
@@ -105,7 +105,7 @@ impl PassKind {
         self.order == RowOrder::Consecutive && (self.rows == 1 || self.half().is_some())
     }
 
-    /// Most rows that a step works on.
+    /// The most rows of this kind that a pass has.
     pub fn count(self, rows: Rows) -> usize {
         match rows {
             Rows::Pass | Rows::Draft | Rows::DraftSource => self.rows,
@@ -118,19 +118,19 @@ impl PassKind {
 /// Lowers steps of one schedule for one kind of pass.
 #[derive(Clone, Copy)]
 pub struct Lowering<'a> {
-    /// The steps.
+    /// The schedule whose steps are lowered.
     pub schedule: &'a Schedule,
-    /// The arena's regions beside the schedule's slots.
+    /// The offsets of the arena's regions beside the schedule's slots.
     pub layout: &'a GpuLayout,
-    /// Device addresses of the buffers.
+    /// The device addresses of arena and weights.
     pub addresses: &'a Addresses,
     /// The device's properties and tunings, from which kernels are chosen.
     pub target: &'a Target,
-    /// The kind of pass.
+    /// The kind of pass that is lowered.
     pub kind: PassKind,
 }
 
-/// Whether `gate` and `up` are the first and second half of `whole`.
+/// True if `gate` and `up` are the first and the second half of `whole`.
 pub(super) fn is_halves(whole: Slot, gate: Slot, up: Slot) -> bool {
     let half = whole.width / 2;
     gate == whole.columns(0, half) && up == whole.columns(half, half)
@@ -145,18 +145,18 @@ pub(super) struct LoweredKernel {
     pub(super) taken: usize,
     /// The product that it computes, if its tile can be chosen.
     pub(super) product: Option<(Arithmetic, Product)>,
-    /// As [`Dispatch::weights`](super::dispatch::Dispatch::weights).
+    /// The addresses of the weights that the kernel reads ([`Dispatch::weights`](super::dispatch::Dispatch::weights)).
     pub(super) weights: Range<u64>,
 }
 
 impl LoweredKernel {
-    /// A kernel that computes no product.
+    /// Makes a kernel that computes no product.
     pub(super) fn new<B: PushBlock>(kernel: Kernel, push: &B, groups: [u32; 3], taken: usize) -> LoweredKernel {
         LoweredKernel { kernel, push: Push::new(push), groups, taken, product: None, weights: 0..0 }
     }
 }
 
-/// The error bounds of a product.
+/// The bounds on the error of a product with this arithmetic.
 fn tolerance_of(arithmetic: Arithmetic) -> Tolerance {
     let about = Tolerance::ABOUT_F32;
     match arithmetic {
@@ -175,7 +175,7 @@ impl Lowering<'_> {
         self.addresses.arena + s.row(self.addresses.first_row)
     }
 
-    /// The address of a pool's page tables.
+    /// The device address of a pool's page tables.
     pub(super) fn table(&self, pool: Pool) -> u64 {
         self.addresses.arena + self.schedule.arena.tables[pool as usize].offset
     }

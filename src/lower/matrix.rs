@@ -14,14 +14,14 @@ use crate::model::WeightFormat;
 /// The kernel of a product, and a workgroup's tile in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum MatrixShape {
-    /// `linear_matrix`: through shared memory.
+    /// The kernel `linear_matrix`: weights and inputs go through shared memory.
     Shared(SharedTile),
-    /// `linear_fragment`: weights from memory to registers.
+    /// The kernel `linear_fragment`: weights go from memory to registers.
     Fragment(FragmentTile),
 }
 
 impl MatrixShape {
-    /// Rows and outputs of a workgroup's tile.
+    /// The number of rows and of outputs in a workgroup's tile.
     pub fn area(self) -> [u32; 2] {
         match self {
             MatrixShape::Shared(t) => [t.rows, t.outputs],
@@ -29,7 +29,7 @@ impl MatrixShape {
         }
     }
 
-    /// Inputs of a step.
+    /// The number of inputs that a workgroup consumes in a step.
     pub fn inputs(self, units: MatrixUnits, format: WeightFormat) -> u32 {
         match self {
             MatrixShape::Shared(t) => t.inputs,
@@ -49,22 +49,22 @@ impl MatrixShape {
 /// The additional work of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatrixVariant {
-    /// Nothing.
+    /// A product without additional work.
     Plain,
     /// Gate and up in one product, which writes their gated GELU in F16Block.
     Gated,
-    /// Inputs in F16Block.
+    /// A product whose inputs are in the layout F16Block.
     Blocks,
 }
 
 /// The division of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MatrixTile {
-    /// Element types.
+    /// The types of the operands.
     pub operand: Operand,
-    /// The kernel, and a workgroup's tile.
+    /// The kernel, and the tile that a workgroup computes.
     pub shape: MatrixShape,
-    /// Workgroups that divide a tile's inputs.
+    /// The number of workgroups among which the inputs of a tile are divided.
     pub splits: u32,
 }
 
@@ -86,7 +86,7 @@ impl MatrixTile {
         Some(kernel.of_weights(format))
     }
 
-    /// Whether the tile supports this role.
+    /// True if the kernel can do the additional work `role` with this tile.
     pub fn has(self, units: MatrixUnits, role: MatrixVariant) -> bool {
         let direct = self.shape.direct();
         match role {

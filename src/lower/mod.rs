@@ -94,7 +94,7 @@ impl Lowering<'_> {
 }
 
 impl PieceLowering<'_> {
-    /// The dispatches of a part of the piece.
+    /// The dispatches of the steps in `range`, which belong to the piece.
     fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         let mut out: Vec<Dispatch> = Vec::new();
         // Inputs of linear steps that other pieces have computed are packed first.
@@ -202,7 +202,7 @@ impl PieceLowering<'_> {
         is_same.then_some((weight, packed2))
     }
 
-    /// Whether the product of gate and up at `at` is fused with their gated GELU, which is written to `gated`.
+    /// True if one kernel computes the product of gate and up at `at` and their gated GELU, which it writes to `gated`.
     fn fuses_gelu(&self, at: usize, weight: Matrix, x: Slot, gated: Slot, rows: Rows) -> bool {
         let written = self.written(at + 1, gated, rows).0;
         match self.arithmetic(at, weight, x, rows) {
@@ -239,13 +239,13 @@ impl PieceLowering<'_> {
         Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some(entries), write + 1))
     }
 
-    /// Whether a norm has no weights and turns nothing: those of values.
+    /// True if the norm has no weights and no rotation, as the norm of values.
     fn is_plain(&self, norm: Heads) -> bool {
         let plain = Some([norm.weight, norm.inv_freq]);
         LayerKind::ALL.into_iter().any(|kind| self.schedule.weights.kind(kind).plain == plain)
     }
 
-    /// A single step; `at` is its index.
+    /// Lowers the step with index `at` to one kernel.
     fn step(&self, at: usize, step: &Step) -> LoweredKernel {
         let rows = step.rows;
         match step.op {

@@ -12,10 +12,10 @@ use crate::schedule::Step;
 use crate::schedule::step::{AccessRange, Matrix, Op, Rows, Slot};
 use std::ops::{Deref, Range};
 
-/// Lowers steps of one piece.
+/// Lowers the steps of one piece of a pass to dispatches.
 pub(super) struct PieceLowering<'a> {
     lowering: Lowering<'a>,
-    /// The piece's steps.
+    /// The indices of the piece's steps.
     pub(super) steps: Range<usize>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> PieceLowering<'a> {
         }
     }
 
-    /// Whether a step after the piece reads the output of the step at `at` in `slot`.
+    /// True if a step after the piece reads `slot` as the step at `at` has written it.
     fn is_read_behind(&self, at: usize, slot: Slot) -> bool {
         let has_steps_behind = self.steps.end < self.schedule.steps.len();
         has_steps_behind && self.last_reader(at, slot).is_some_and(|reader| reader >= self.steps.end)
@@ -177,7 +177,7 @@ impl<'a> PieceLowering<'a> {
     }
 }
 
-/// Whether a step writes all of a slot.
+/// True if `step` writes all columns of `slot`.
 fn writes(step: &Step, slot: Slot) -> bool {
     step.op.writes().iter().any(|write| write.covers(AccessRange::slot(slot)))
 }

@@ -16,12 +16,12 @@ const READS: f64 = 0.83;
 /// Seconds of a pass on the host and of its submit, which overlap with no dispatch. An estimate.
 const SUBMIT: f64 = 150e-6;
 
-/// Seconds of a pass.
+/// The predicted time of a pass, in seconds.
 pub(crate) struct Seconds {
     pub(crate) all: f64,
-    /// Seconds of its dispatches that attend.
+    /// Seconds of the dispatches that compute attention.
     pub(crate) attention: f64,
-    /// Seconds of its longest dispatch.
+    /// Seconds that the longest dispatch takes.
     #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) longest: f64,
 }

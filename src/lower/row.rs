@@ -15,7 +15,7 @@ use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector};
 
 /// Lanes of a workgroup for one row. Enough to hide load latency, and divisible by every subgroup size.
 const ROW_WORKGROUP: u32 = 256;
-/// Logits per workgroup in argmax.
+/// The number of logits that a workgroup of argmax reads.
 const ARGMAX_SHARE: usize = 4096;
 
 /// For kernels that keep a row of `width` elements in registers: vectors of four per lane, and lanes of a workgroup.
@@ -34,7 +34,7 @@ pub(super) struct NormOperands {
     pub(super) eps: f32,
     /// The slot to which the norm is added.
     pub(super) residual: Option<Slot>,
-    /// The number that multiplies the sum.
+    /// The number by which the sum with the residual is multiplied.
     pub(super) scalar: Option<Vector>,
     /// The second norm, written to a slot: weight, eps, output.
     pub(super) second: Option<(Vector, f32, Slot)>,
@@ -43,7 +43,7 @@ pub(super) struct NormOperands {
 }
 
 impl NormOperands {
-    /// A norm alone.
+    /// A norm without residual, and without another norm after it.
     pub(super) fn new(x: Slot, weight: Vector, eps: f32) -> NormOperands {
         NormOperands { x, weight, eps, residual: None, scalar: None, second: None, third: None }
     }
@@ -262,12 +262,12 @@ impl PieceLowering<'_> {
     }
 }
 
-/// Whether a head is whole blocks of 16. Only then can the attention kernel write a packed slot.
+/// True if a head is a whole number of blocks of 16. Only then can the attention kernel write a packed slot.
 pub(super) fn whole_blocks(head_dim: usize) -> bool {
     head_dim.is_multiple_of(16)
 }
 
-/// Whether this kernel of the gated product writes f32 only.
+/// True if the kernel `module` computes the gated product and can write it in f32 only.
 fn writes_f32_only(module: Module) -> bool {
     WeightFormat::ALL.iter().any(|&format| modules(format).linear_gelu == module)
 }

@@ -40,20 +40,20 @@ impl Operand {
     }
 }
 
-/// The division of a product by `linear_matrix`.
+/// How the kernel `linear_matrix` divides a product among workgroups and subgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SharedTile {
-    /// Rows of x of a workgroup's tile.
+    /// The number of rows of x in a workgroup's tile.
     pub rows: u32,
-    /// Outputs of a workgroup's tile.
+    /// The number of outputs in a workgroup's tile.
     pub outputs: u32,
     /// Inputs of a step, a multiple of 16.
     pub inputs: u32,
-    /// Rows of a subgroup's share.
+    /// The number of rows that a subgroup computes.
     pub subgroup_rows: u32,
-    /// Outputs of a subgroup's share.
+    /// The number of outputs that a subgroup computes.
     pub subgroup_outputs: u32,
-    /// Subgroups that share an output, each for a part of a step's inputs.
+    /// The number of subgroups that share an output: each sums over its own range of a step's inputs.
     pub input_parts: u32,
     /// Steps that the loop is unrolled to, a multiple of `depth`.
     pub round: u32,
@@ -93,7 +93,7 @@ impl SharedTile {
             && self.round <= units.unrolled_steps
     }
 
-    /// The pipeline.
+    /// The kernel for this tile.
     pub(super) fn kernel(self, units: MatrixUnits, operand: Operand, modules: &MatrixModules) -> Kernel {
         let constants = LinearMatrixConstants {
             bm: self.rows,

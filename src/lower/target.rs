@@ -20,19 +20,19 @@ use std::collections::{BTreeMap, HashMap};
 /// The shape of a linear step: the key of its tunings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// Format of the weight.
+    /// The format of the weights.
     pub format: WeightFormat,
     /// Outputs. With `gelu`, half of the weight's rows.
     pub outputs: usize,
-    /// Inputs, padded to 16.
+    /// The number of inputs, padded to a multiple of 16.
     pub inputs: usize,
-    /// Rows of the pass.
+    /// The number of rows in the pass.
     pub rows: usize,
     /// Gate and up in one product, fused with their gated GELU.
     pub gelu: bool,
-    /// Inputs in F16Block.
+    /// True if the inputs are in the layout F16Block.
     pub blocks: bool,
-    /// Of an expert's product: the expert rows that read one row of the inputs. Else 0.
+    /// For products of experts: the number of expert rows that read one row of the inputs. 0 for other products.
     pub experts: usize,
 }
 
@@ -49,7 +49,7 @@ impl Product {
         rows.next_power_of_two().min(COLUMNS)
     }
 
-    /// The additional work on matrix units.
+    /// The additional work that a kernel on matrix units does for this product.
     pub fn role(self) -> MatrixVariant {
         match self {
             Product { gelu: true, .. } => MatrixVariant::Gated,
@@ -63,13 +63,13 @@ impl Product {
         if self.gelu { 2 * outputs } else { outputs }
     }
 
-    /// Bytes of its weights, scales included.
+    /// Bytes of the product's weights, with their scales.
     pub fn weight_bytes(self) -> f64 {
         let row = self.format.row_bytes(self.inputs) + self.format.scale_bytes(self.inputs);
         self.weight_rows(self.outputs) as f64 * row as f64
     }
 
-    /// Multiplications and additions.
+    /// The number of multiplications and additions.
     pub fn operations(self) -> f64 {
         2.0 * self.weight_rows(self.outputs) as f64 * self.inputs as f64 * self.rows as f64
     }
@@ -79,16 +79,16 @@ impl Product {
     }
 }
 
-/// The division of a `linear_dot` kernel's work.
+/// How a kernel `linear_dot` divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct DotTile {
     /// Outputs that a lane works on at a time.
     pub outputs: u32,
     /// Lanes that share an output: all or a part of a subgroup's.
     pub sharers: u32,
-    /// Loads in flight per weight row.
+    /// The number of loads that are in flight for each row of weights.
     pub unroll: u32,
-    /// Subgroups of a workgroup.
+    /// The number of subgroups in a workgroup.
     pub subgroups: u32,
     /// Blocks of outputs that a workgroup computes one after another.
     pub turns: u32,
@@ -106,13 +106,13 @@ pub enum Tile {
 /// The properties of a device, and the measurements on it, that decide which kernels run.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Lanes of a subgroup.
+    /// The number of lanes in a subgroup.
     pub subgroup: u32,
-    /// Whether packed integer dot products are used.
+    /// True if kernels may use packed integer dot products.
     pub dot: bool,
     /// The matrix units; `None` if they are not used.
     pub units: Option<MatrixUnits>,
-    /// Tiles chosen by tuning.
+    /// The tiles that tuning has chosen.
     pub tuned: HashMap<(Arithmetic, Product), Tile>,
     /// The arithmetic chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies; without
     /// one, or if a product does not support it, the default applies.
@@ -124,11 +124,11 @@ pub struct Target {
     pub attend: BTreeMap<(usize, AttendHeads), AttendBy>,
     /// Seconds of a pass of each tuned kind, by its rows and their order.
     pub seconds: HashMap<(usize, RowOrder), f64>,
-    /// Whether dispatches are relayed (shaders/relay.glsl).
+    /// True if dispatches are relayed (shaders/relay.glsl).
     pub relay: bool,
     /// The figures by which tiles are chosen that were not measured. `None`: the first of each list.
     pub figures: Option<Figures>,
-    /// For tests: a tile for every product that supports it.
+    /// A tile that tests set for every product that supports it.
     pub forced: Option<Tile>,
     /// Default tiles by arithmetic and product, computed once.
     pub found: RefCell<HashMap<(Arithmetic, Product), Option<Tile>>>,
@@ -137,11 +137,11 @@ pub struct Target {
 /// The heads of an attention step, which decide its tiles. Layers of different kinds may have different heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttendHeads {
-    /// Query heads.
+    /// The number of query heads.
     pub heads: usize,
-    /// Key (and value) heads.
+    /// The number of key heads, which is that of value heads.
     pub kv_heads: usize,
-    /// Elements of a head.
+    /// The number of elements in a head.
     pub dim: usize,
 }
 
@@ -155,7 +155,7 @@ pub enum AttendBy {
     Tile(usize),
 }
 
-/// Fewest rows for matrix units.
+/// The least number of rows for which matrix units are used.
 const MATRIX_ROWS: usize = 2;
 /// Below this number of rows, integer dot products or f32 are the default on devices whose lists are not in measured
 /// order; matrix units are then only tried.
@@ -169,17 +169,17 @@ const GATED_ROWS: usize = 64;
 pub(super) const TILE_ROWS: usize = 16;
 /// Rows of a `linear_tile` or `linear_dot_tile` workgroup's tile, and outputs of a `linear_tile` one.
 const TILE: usize = 32;
-/// Lanes of a `linear_tile` workgroup.
+/// The number of lanes in a `linear_tile` workgroup.
 const TILE_WORKGROUP: u32 = 64;
 /// Outputs of a `linear_dot_tile` workgroup's tile, and its lanes.
 const DOT_TILE_OUTPUTS: usize = 64;
 const DOT_TILE_WORKGROUP: u32 = 128;
-/// Subgroups of a `linear` workgroup.
+/// The number of subgroups in a `linear` workgroup.
 const F32_SUBGROUPS: u32 = 4;
 /// Outputs that a `linear_dot_gelu` workgroup computes at a time: one block of Int16Block or Int16Sums, its output's
 /// layout.
 const GELU_BLOCK: u32 = 16;
-/// Inputs in a block of Int16Block.
+/// The number of inputs in a block of Int16Block.
 pub const DOT_BLOCK: usize = 16;
 /// Choices for the number of a `linear_dot` lane's loads in flight. With more than two rows, sums take registers from
 /// them.
@@ -193,7 +193,7 @@ const LEAST_GROUPS: u32 = 128;
 const LEAST_SHARE: u32 = 4;
 /// Choices for the subgroups of a workgroup of `linear_dot` in which fewer than all lanes share an output.
 const SHARED_BY: &[u32] = &[2, 4, 8];
-/// Most registers for these loads.
+/// The most registers that a lane uses for loads in flight.
 const MOST_IN_FLIGHT: usize = 128;
 /// Most rows that share a load of weights.
 const COLUMNS: usize = 8;
@@ -224,7 +224,7 @@ impl Target {
     pub fn arithmetics(&self, format: WeightFormat, rows: usize) -> Vec<Arithmetic> {
         let modules = modules(format);
         let units = self.units.filter(|_| modules.matrix.is_some() && rows >= MATRIX_ROWS);
-        let has_s8 = modules.matrix.as_ref().is_some_and(|matrix| matrix.multiply(Operand::S8));
+        let has_s8 = modules.matrix.as_ref().is_some_and(|matrix| matrix.shared_s8.is_some());
         let few = if modules.dot.is_some() && self.dot { Arithmetic::IntegerDot } else { Arithmetic::F32 };
         let Some(units) = units else { return vec![few] };
         let mut all = vec![Arithmetic::Matrix(Operand::F16)];
@@ -244,7 +244,7 @@ impl Target {
         all
     }
 
-    /// Whether the lists of tiles are in the order of measurements on this kind of device.
+    /// True if the lists of tiles begin with those that measurements found best on this kind of device.
     pub(super) fn is_listed(&self) -> bool {
         self.figures.is_some_and(|figures| figures.is_listed)
     }
@@ -260,12 +260,12 @@ impl Target {
         }
     }
 
-    /// Whether gate, up and their gated GELU are fused into one dispatch if matrix units do not compute them.
+    /// True if one dispatch computes gate, up and their gated GELU, where matrix units do not compute them.
     pub fn fuses_gelu(&self, rows: usize) -> bool {
         rows < TILE_ROWS
     }
 
-    /// Whether matrix units compute a gated GELU after its products `gated`; `reader` is the product that reads it.
+    /// True if matrix units compute a gated GELU after its products `gated`. `reader`: the product that reads it.
     pub fn gates(&self, gated: Product, reader: Product) -> bool {
         let f16 = Arithmetic::Matrix(Operand::F16);
         let can = |p: Product| {

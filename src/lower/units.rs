@@ -4,11 +4,11 @@
 /// f16, C and D `[m, n]` of f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatrixUnits {
-    /// Rows of A.
+    /// The number of rows of A.
     pub m: u32,
-    /// Columns of B.
+    /// The number of columns of B.
     pub n: u32,
-    /// Columns of A.
+    /// The number of columns of A, which is that of rows of B.
     pub k: u32,
     /// The smallest `n` that the device offers with this `m` and `k`.
     pub least_n: u32,
@@ -17,11 +17,11 @@ pub struct MatrixUnits {
     pub row_lanes: Option<u32>,
     /// Columns of A in s8 × s8 + s32 products, if the device has them.
     pub s8_k: Option<u32>,
-    /// Lanes of a subgroup.
+    /// The number of lanes in a subgroup.
     pub subgroup: u32,
     /// Most bytes of shared memory in a workgroup.
     pub shared_bytes: u32,
-    /// Most lanes in a workgroup.
+    /// The most lanes in a workgroup.
     pub max_workgroup: u32,
     /// Bytes of sums that a lane can keep in registers.
     pub sum_bytes: u32,

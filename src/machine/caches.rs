@@ -3,7 +3,7 @@
 use super::files::Files;
 use std::collections::BTreeSet;
 
-/// The kernel's description of CPUs.
+/// The directory of sysfs that describes the CPUs.
 const CPUS: &str = "/sys/devices/system/cpu";
 /// Bytes assumed if the kernel does not describe the caches, as on some virtual machines: a large desktop CPU's.
 const USUAL: u64 = 64 << 20;

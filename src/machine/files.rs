@@ -19,7 +19,7 @@ pub enum FileFault {
     /// The file does not exist, or its device is gone.
     #[error("{0} is absent")]
     Absent(String),
-    /// The user may not read it.
+    /// The user has no permission to read the file.
     #[error("{0} may not be read by this user")]
     Denied(String),
     /// The file is empty.
@@ -42,7 +42,7 @@ pub enum FileFault {
 /// A file's content, or the reason why it could not be used.
 pub type Reading<T> = std::result::Result<T, FileFault>;
 
-/// The files of a machine.
+/// The files of a machine: this one's, or those of a test below another root.
 #[derive(Debug, Clone)]
 pub struct Files {
     root: PathBuf,
@@ -59,7 +59,7 @@ impl Files {
         Files { root: root.into() }
     }
 
-    /// Whether these are this machine's own files.
+    /// True for the files of the machine that Kiln runs on, false for those below another root.
     pub fn are_the_systems(&self) -> bool {
         self.root == Path::new("/")
     }

@@ -3,12 +3,12 @@
 //!
 //! Offsets are from the kernel's `kgd_pp_interface.h`, and chip-independent bits from its `amdgpu_smu.h`.
 
-/// The values of a table.
+/// The measurements in a table of amdgpu's `gpu_metrics`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuMetrics {
     /// Clock of the data fabric, MHz.
     pub fabric_mhz: Option<u16>,
-    /// The causes of throttling.
+    /// The reasons for which the GPU is throttled.
     pub throttle: Throttle,
 }
 
@@ -18,16 +18,16 @@ pub enum Throttle {
     /// The version or the chip does not report them.
     #[default]
     Unknown,
-    /// The present causes, a bit each.
+    /// The reasons at present, one bit each.
     Now(u64),
-    /// For each of `RESIDENT`, the time spent throttled since the start.
+    /// For each limit in `RESIDENT`, the time for which it has throttled the GPU since the start.
     Since([u32; RESIDENT.len()]),
 }
 
-/// The limits whose times version 3.0 reports.
+/// The limits for which a table of version 3.0 counts the time.
 const RESIDENT: [&str; 7] = ["PROCHOT", "SPL", "FPPT", "SPPT", "TEMP_CORE", "TEMP_GFX", "TEMP_SOC"];
 
-/// The named bits.
+/// The names of the bits in [`Throttle::Now`].
 const BITS: [(u32, &str); 34] = [
     (0, "PPT0"),
     (1, "PPT1"),

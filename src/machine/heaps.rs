@@ -5,15 +5,15 @@ use crate::sys::amdgpu::GpuMemory;
 /// One heap of a device.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Heap {
-    /// Name in messages.
+    /// The heap's name in messages.
     pub name: String,
     /// Bytes that may still be allocated, reserved ones excluded.
     pub available: u64,
     /// Free bytes left to other programs; see [`reserve`].
     pub reserved: u64,
-    /// Whether the device reads it at full rate.
+    /// True if the device reads the heap's memory at full rate.
     pub device_local: bool,
-    /// Whether the host can map it.
+    /// True if the host can map the heap's memory.
     pub host_visible: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct DeviceMemory {
     pub max_allocation: u64,
     /// Whether all heaps are the same DRAM, as on an APU. The arena then lies where the NPU and the host see it too.
     pub unified: bool,
-    /// The memory behind all heaps, if known. It may be less than the heaps' sum.
+    /// The memory that all heaps share, if known. It may be less than the sum of the heaps.
     pub pool: Option<ApuMemory>,
 }
 
@@ -74,7 +74,7 @@ pub struct ApuMemory {
     pub gtt: u64,
     /// Bytes of GTT in use.
     pub gtt_used: u64,
-    /// Bytes of GTT kept free for other programs.
+    /// Bytes of GTT that are left to other programs.
     pub gtt_reserved: u64,
     /// Bytes of system memory that may still be allocated, reserved ones excluded.
     pub system: u64,

@@ -42,7 +42,7 @@ fn available_in(files: &Files) -> u64 {
     cgroup_room(files, &cgroups).map_or(free, |room| room.min(free))
 }
 
-/// The mount point of cgroups.
+/// The directory at which control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The least number of bytes left in a process's memory cgroup and its ancestors. `cgroups` is the text of

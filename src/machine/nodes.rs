@@ -20,7 +20,7 @@ pub enum DriverApi {
 }
 
 impl DriverApi {
-    /// The name in a sentence.
+    /// The interface's name within a sentence.
     pub fn name(self) -> &'static str {
         match self {
             DriverApi::Kernel => "the kernel's driver",
@@ -32,9 +32,9 @@ impl DriverApi {
 /// A device node of a DRM or accel driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceNode {
-    /// Name, as in `renderD128` or `accel0`.
+    /// The node's name, such as `renderD128` or `accel0`.
     pub name: String,
-    /// Path of the node, as in `/dev/dri/renderD128`.
+    /// The node's path, such as `/dev/dri/renderD128`.
     pub path: String,
     /// The device's directory in sysfs.
     pub device: String,
@@ -78,17 +78,17 @@ impl DeviceNode {
         DeviceNode::find(files, "/sys/class/accel", "accel", "/dev/accel")
     }
 
-    /// Whether the device's driver is amdgpu.
+    /// True if the kernel's driver for the device is amdgpu.
     pub fn is_amdgpu(&self) -> bool {
         self.driver == "amdgpu"
     }
 
-    /// Whether the device's driver is amdxdna.
+    /// True if the kernel's driver for the device is amdxdna.
     pub fn is_amdxdna(&self) -> bool {
         self.driver.starts_with("amdxdna")
     }
 
-    /// Whether the device is an NPU of the generation that Kiln's programs are for.
+    /// True if the device is an NPU of the generation that Kiln has programs for (XDNA 1).
     pub fn is_xdna1(&self) -> bool {
         self.id == XDNA_1
     }
@@ -108,7 +108,7 @@ fn is_suspended(files: &Files, device: &str) -> bool {
     files.text(&format!("{device}/power/runtime_status")).is_ok_and(|status| status == "suspended")
 }
 
-/// The remark on a suspended GPU.
+/// The note on a suspended GPU, which is not woken for a measurement.
 pub const SUSPENDED: &str = "it is suspended, and left asleep";
 
 /// Every suspended GPU that a Vulkan driver would wake: the name of its render node, or its PCI address if it has none.
@@ -133,13 +133,13 @@ pub fn may_have_gpu(files: &Files) -> bool {
 /// A device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciDevice {
-    /// PCI address, as in `0000:c5:00.0`.
+    /// The device's PCI address, such as `0000:c5:00.0`.
     pub name: String,
     /// PCI vendor and device id.
     pub id: (u64, u64),
     /// PCI class, as in 0x038000.
     pub class: u64,
-    /// Whether a driver is bound to it.
+    /// True if a driver of the kernel is bound to the device.
     pub driven: bool,
 }
 
@@ -156,12 +156,12 @@ impl PciDevice {
         files.list(BUS).unwrap_or_default().into_iter().filter_map(slot).collect()
     }
 
-    /// Whether the device is a display controller.
+    /// True if the device is a display controller by its PCI class.
     pub fn is_gpu(&self) -> bool {
         self.class >> 16 == 0x03
     }
 
-    /// Whether the device is an NPU that amdxdna supports.
+    /// True if the device is an NPU that the driver amdxdna supports.
     pub fn is_npu(&self) -> bool {
         npu_generation(self.id, 0).is_some()
     }

@@ -121,10 +121,7 @@ pub(crate) type Lock = Flock<File>;
 pub(crate) fn lock_for(path: &Path, mode: u32) -> Result<Lock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(mode).custom_flags(flags).open(name)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
+    lock(Path::new(&name), OpenOptions::new().write(true).create(true).truncate(false).mode(mode))
 }
 
 /// Creates by `make` and locks. Without a lock on a file system without locks, where nothing counts as a leftover.
@@ -133,7 +130,7 @@ fn create_locked<T>(make: impl Fn() -> Result<T>, path: impl Fn(&T) -> &Path) ->
         let made = make()?;
         // Until it is locked, another process may treat it as a leftover: it is then locked or gone, and is created
         // again.
-        match lock(path(&made)) {
+        match lock(path(&made), OpenOptions::new().read(true)) {
             Ok(lock) if is_at(&lock, path(&made)) => return Ok((made, Some(lock))),
             Ok(_) => {}
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::NotFound) => {}
@@ -142,15 +139,15 @@ fn create_locked<T>(make: impl Fn() -> Result<T>, path: impl Fn(&T) -> &Path) ->
     }
 }
 
-/// Locks a file or a directory; `WouldBlock` if another process has locked it.
-fn lock(path: &Path) -> Result<Lock> {
+/// Opens a file or a directory with `options`, and locks it; `WouldBlock` if another process has locked it.
+fn lock(path: &Path, options: &mut OpenOptions) -> Result<Lock> {
     // Neither follows a link nor waits for a FIFO: the name may be of either.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = options.custom_flags(flags).open(path)?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
 }
 
-/// Whether `lock` is on the file that `path` names now.
+/// True if `path` still names the file that `lock` locks.
 fn is_at(lock: &Lock, path: &Path) -> bool {
     let same = |named: std::fs::Metadata| {
         lock.metadata().is_ok_and(|locked| (locked.dev(), locked.ino()) == (named.dev(), named.ino()))
@@ -190,7 +187,7 @@ fn keeps_names(directory: &Path) -> bool {
 /// Removes `path` if it is this user's and no process writes it. Returns whether it did.
 fn remove_left(path: &Path) -> Result<bool> {
     // Held until the removal, so that no other process removes it too.
-    let Ok(lock) = lock(path) else { return Ok(false) };
+    let Ok(lock) = lock(path, OpenOptions::new().read(true)) else { return Ok(false) };
     let found = lock.metadata()?;
     if found.uid() != nix::unistd::geteuid().as_raw() || !is_at(&lock, path) {
         return Ok(false);

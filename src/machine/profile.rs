@@ -7,14 +7,14 @@ use crate::{Error, Result};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) const THIS: &str = "this";
 
-/// A machine by name.
+/// A machine that Kiln knows by name, and can plan for without running on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// The name: `780m`.
+    /// The machine's name, such as `780m`.
     pub name: &'static str,
     /// GiB of system memory, the carve-out included.
     pub ram: u64,
-    /// The planned carve-out, in MiB.
+    /// The carve-out that a plan assumes, in MiB: memory that the firmware reserves for the GPU.
     pub carve_out: u64,
     /// The carve-outs that the firmware offers, in MiB, in no order.
     pub carve_outs: &'static [u64],
@@ -28,16 +28,16 @@ pub struct Profile {
 
 const MIB: u64 = 1 << 20;
 
-/// A row of the table.
+/// A machine in the table, as its maker describes it.
 struct MachineProfile {
     name: &'static str,
-    /// GPU and memory.
+    /// The GPU and the memory in words.
     device: &'static str,
     /// GiB of system memory, the carve-out included.
     ram: u64,
     /// The carve-outs that the firmware offers, in MiB. The first is the default.
     carve_outs: &'static [u64],
-    /// GB/s.
+    /// Peak memory bandwidth, in GB/s.
     bandwidth: f64,
     compute_units: u32,
     ghz: f64,

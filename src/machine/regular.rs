@@ -21,9 +21,9 @@ pub(crate) enum ReadFault {
     /// A file that is longer than the limit, in bytes.
     #[error("it has {length} bytes; at most {max} make sense")]
     TooLong {
-        /// The file's length.
+        /// The file's length in bytes.
         length: u64,
-        /// The limit.
+        /// The largest accepted length in bytes.
         max: u64,
     },
 }
@@ -60,7 +60,7 @@ pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), ReadFault> 
     Ok((file, opened.len()))
 }
 
-/// Whether a file's owner is this user or root.
+/// True if a file's owner is this user or root, so that its contents are trusted.
 pub(crate) fn is_trusted(owner: u32) -> bool {
     [nix::unistd::geteuid().as_raw(), 0].contains(&owner)
 }

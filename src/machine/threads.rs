@@ -28,13 +28,13 @@ pub(crate) fn start() -> Result<()> {
     STARTED.get_or_init(|| build(most_threads())).clone()
 }
 
-/// The number of threads that the machine has use and room for.
+/// The number of threads in the pool: as many as are requested, and as the address space allows.
 fn most_threads() -> usize {
     let told = std::env::var_os("RAYON_NUM_THREADS").map(|told| told.to_string_lossy().into_owned());
     grantable(wanted_threads(told.as_deref(), std::thread::available_parallelism().map_or(1, usize::from)))
 }
 
-/// The number of `wanted` threads for which there is address space.
+/// `wanted`, or fewer threads if the limit on address space leaves no room for their stacks.
 fn grantable(wanted: usize) -> usize {
     let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
     match limit {
@@ -124,7 +124,7 @@ pub(crate) fn count_startable(most: usize) -> usize {
     count
 }
 
-/// A thread that waits for its part in the pool. It ends if `part` is dropped.
+/// A thread that has started and waits for its work in the pool. Dropping `part` ends it.
 struct WaitingThread {
     part: Sender<ThreadBuilder>,
     thread: JoinHandle<()>,

@@ -1,22 +1,22 @@
 //! The model families, as a table. A family's numbers are in its models' [`crate::model::Shape`]; the values here are
 //! those of its files: names, keys, defaults, and keys that change the forward pass in a way that Kiln does not have.
 
-/// A model family.
+/// The rules by which a family of models is recognised and read.
 #[derive(Debug)]
 pub struct Architecture {
     /// The family's name in APIs and in GGUF files, whose keys begin with it.
     pub name: &'static str,
-    /// The name in messages.
+    /// The family's name in messages.
     pub title: &'static str,
     /// The classes of transformers that hold a text model with a language head, the text model's own first.
     pub classes: &'static [&'static str],
-    /// The `model_type`s, the text model's own first.
+    /// The values of `model_type` in config.json, the text model's own first.
     pub model_types: &'static [&'static str],
-    /// Norms of safetensors files.
+    /// How norms are stored in safetensors files.
     pub norms: NormWeights,
-    /// Keys of config.json.
+    /// The rules for keys of config.json.
     pub config: ConfigRules,
-    /// Keys and tensors of GGUF files.
+    /// The rules for keys and tensors of GGUF files.
     pub gguf: GgufRules,
     /// The chat format, for files without a template.
     pub template: &'static str,
@@ -33,20 +33,20 @@ impl PartialEq for Architecture {
 /// The stored form of a norm's weights w; Kiln's norms multiply by 1 + w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormWeights {
-    /// w.
+    /// A norm's weights w are stored as they are.
     Weights,
-    /// 1 + w.
+    /// A norm's weights w are stored without the 1 in 1 + w.
     OneAdded,
 }
 
 /// The keys of config.json that differ by family, with the defaults of transformers.
 #[derive(Debug)]
 pub struct ConfigRules {
-    /// Default of `vocab_size`.
+    /// The default of `vocab_size` in config.json.
     pub vocab: usize,
-    /// Default of `num_hidden_layers`.
+    /// The default of `num_hidden_layers` in config.json.
     pub layers: usize,
-    /// Default of `sliding_window`.
+    /// The default of `sliding_window` in config.json.
     pub window: usize,
     /// Default of `query_pre_attn_scalar`; `None` if there is no such key and scores are not scaled.
     pub query_scalar: Option<f32>,
@@ -54,19 +54,19 @@ pub struct ConfigRules {
     pub global_head_dim: Option<usize>,
     /// Default share of the global layers' pairs that turn; `None` if all do, and RoPE may have a linear factor.
     pub rotated: Option<f32>,
-    /// Whether the last layer is global whatever `layer_types` says.
+    /// True if the last layer is global, whatever `layer_types` says.
     pub ends_global: bool,
-    /// Whether `final_logit_softcapping` caps the logits. Otherwise the key is refused.
+    /// True if `final_logit_softcapping` caps the logits. Otherwise the key is refused.
     pub caps_logits: bool,
-    /// Whether `enable_moe_block` gives its layers experts.
+    /// True if `enable_moe_block` gives the layers experts.
     pub has_experts: bool,
-    /// [`crate::model::Shape::norms_values`].
+    /// True if the family's models norm attention's values ([`crate::model::Shape::norms_values`]).
     pub norms_values: bool,
-    /// [`crate::model::Shape::scales_layers`].
+    /// True if the family's models scale their layers' outputs ([`crate::model::Shape::scales_layers`]).
     pub scales_layers: bool,
     /// Keys that are refused unless they are 0, with their defaults.
     pub zeros: &'static [(&'static str, usize)],
-    /// Keys that are refused if true.
+    /// Keys of config.json that are refused if their value is true.
     pub flags: &'static [&'static str],
 }
 
@@ -77,7 +77,7 @@ pub struct GgufRules {
     pub ends: &'static [&'static str],
 }
 
-/// Gemma 3.
+/// The family of Gemma 3.
 pub static GEMMA3: Architecture = Architecture {
     name: "gemma3",
     title: "Gemma 3",
@@ -156,7 +156,7 @@ pub static GEMMA4_DRAFTER: Architecture = Architecture {
     is_drafter: true,
 };
 
-/// All families.
+/// All families that Kiln can read.
 pub static ALL: [&Architecture; 3] = [&GEMMA3, &GEMMA4, &GEMMA4_DRAFTER];
 
 /// The families of models in messages: `Gemma 3 and Gemma 4`, where `word` is "and".

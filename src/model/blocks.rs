@@ -34,10 +34,10 @@ macro_rules! block_formats {
         }
 
         impl BlockFormat {
-            /// Every format.
+            /// Every block format.
             pub const ALL: [BlockFormat; 12] = [$(BlockFormat::$format),*];
 
-            /// The name: `q4_k`.
+            /// The format's name, such as `q4_k`.
             pub fn name(self) -> &'static str {
                 match self { $(BlockFormat::$format => $name,)* }
             }
@@ -52,7 +52,7 @@ macro_rules! block_formats {
                 match self { $(BlockFormat::$format => $values,)* }
             }
 
-            /// Bytes of a block.
+            /// The size of a block in bytes.
             pub fn block_bytes(self) -> usize {
                 match self { $(BlockFormat::$format => $bytes,)* }
             }
@@ -127,7 +127,7 @@ impl BlockFormat {
         matches!(self.grouped().scales, Scales::HalfOffset | Scales::SixOffset | Scales::FourOffset)
     }
 
-    /// Bytes of a row of `cols` values.
+    /// The size of a row of `cols` values in bytes.
     pub fn row_bytes(self, cols: usize) -> usize {
         cols / self.block() * self.block_bytes()
     }
@@ -243,10 +243,10 @@ impl BlockFormat {
     }
 }
 
-/// A word of four bytes, each 1.
+/// A word of four bytes, each of them 1.
 const ONES: u32 = 0x0101_0101;
 
-/// The first `N` words of some bytes.
+/// The first `N` words of a byte string, little-endian.
 #[inline(always)]
 fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     let (bytes, mut words) = (&bytes[..4 * N], [0; N]);

@@ -11,34 +11,34 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The manifest's name.
+/// The file name of a bundle's manifest.
 pub const MANIFEST: &str = "kiln-bundle.json";
 /// The version of the manifest format that this build reads and writes.
 const FORM: u32 = 1;
-/// Most bytes of a manifest.
+/// The most bytes that a manifest may have.
 const MOST_BYTES: u64 = 1 << 20;
 /// Bytes of a file that are read at a time.
-pub(crate) const PIECE: usize = 4 << 20;
+const PIECE: usize = 4 << 20;
 
-/// A bundle's manifest.
+/// The manifest of a bundle: its model's name, and its files with their checksums.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORM`].
+    /// The version of the manifest's layout, [`FORM`].
     kiln_bundle: u32,
     /// The model's name.
     pub name: String,
-    /// All files but the manifest.
+    /// The bundle's files, without the manifest.
     pub files: Vec<Entry>,
 }
 
-/// A file of a bundle.
+/// A file of a bundle, with its length and its checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The name in the directory.
+    /// The file's name in the bundle's directory.
     pub file: String,
-    /// The length.
+    /// The file's length in bytes.
     pub bytes: u64,
-    /// The SHA-256, in hexadecimal digits.
+    /// The file's SHA-256, in hexadecimal digits.
     pub sha256: String,
 }
 
@@ -98,15 +98,7 @@ impl Manifest {
                 let (path, expected) = (path.display(), entry.bytes);
                 return Err(wrong(format!("{path} has {length} bytes, and its manifest says {expected}")));
             }
-            let (mut sum, mut piece) = (Sha256::new(), vec![0; PIECE]);
-            loop {
-                cancel.check()?;
-                match file.read(&mut piece).map_err(|e| Error::unreadable(&path, &e))? {
-                    0 => break,
-                    n => sum.update(&piece[..n]),
-                }
-            }
-            if hex(sum) != entry.sha256 {
+            if sha256_of(&mut file, &path, &|| cancel.check(), |_, _| Ok(()))? != entry.sha256 {
                 return Err(wrong(format!("{} is damaged: its sum is not its manifest's", path.display())));
             }
         }
@@ -118,12 +110,31 @@ fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::input(format!("{} is no manifest of a bundle: {why}", path.display()), "copy the bundle anew")
 }
 
-/// A checksum in hexadecimal digits.
-pub(crate) fn hex(sum: Sha256) -> String {
-    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+/// Reads the file at `path` to its end, and returns its SHA-256 in hexadecimal digits. Calls `check` before each read.
+/// Calls `each` after it, with the bytes read and the number of bytes so far.
+///
+/// # Errors
+/// Input: the file cannot be read. Otherwise those of `check` and `each`.
+pub(crate) fn sha256_of(
+    file: &mut impl Read,
+    path: &Path,
+    check: &dyn Fn() -> Result<()>,
+    mut each: impl FnMut(&[u8], u64) -> Result<()>,
+) -> Result<String> {
+    let (mut sum, mut done, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
+    loop {
+        check()?;
+        let read = file.read(&mut piece).map_err(|e| Error::unreadable(path, &e))?;
+        if read == 0 {
+            return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        sum.update(&piece[..read]);
+        done += read as u64;
+        each(&piece[..read], done)?;
+    }
 }
 
-/// The path at which a link's previous target is kept.
+/// The path of the link to the previous bundle: that of `link` with `.previous` after it.
 fn previous_of(link: &Path) -> PathBuf {
     let mut name = OsString::from(link);
     name.push(".previous");

@@ -170,7 +170,7 @@ fn number(x: f32) -> Value {
     json!(x.to_string().parse::<f64>().unwrap_or(f64::from(x)))
 }
 
-/// The kind's word in `layer_types`.
+/// The word for this kind of layer in `layer_types` of config.json.
 fn layer_word(kind: LayerKind) -> &'static str {
     match kind {
         LayerKind::Local => "sliding_attention",
@@ -458,7 +458,7 @@ fn parse_layer_types(family: &Architecture, text: &ConfigReader) -> Result<Vec<L
         .collect()
 }
 
-/// RoPE's constants in either spelling.
+/// RoPE's constants for both kinds of layer, from either spelling in config.json.
 struct RopeConfig {
     local: Rope,
     global: Rope,

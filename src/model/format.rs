@@ -32,7 +32,7 @@ pub enum WeightFormat {
     /// group is 16 bytes: element j in the low half of byte j, element 16 + j in its high half. Only for rows of whole
     /// groups. Every weight is finite in f16.
     Int4,
-    /// bfloat16 per element, no scale.
+    /// One bfloat16 per element, without scales.
     Bf16,
     /// A quantised type of GGUF files other than Q4_0, which is INT4, in the layout of [`BlockFormat::grouped`].
     Blocks(BlockFormat),
@@ -41,9 +41,9 @@ pub enum WeightFormat {
 /// The format of a tensor in a checkpoint's files, or of most of its matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceFormat {
-    /// IEEE half.
+    /// One IEEE half per element.
     F16,
-    /// IEEE single.
+    /// One IEEE single per element.
     F32,
     /// A quantised format of GGUF files.
     Blocks(BlockFormat),
@@ -52,7 +52,7 @@ pub enum SourceFormat {
 }
 
 impl SourceFormat {
-    /// `bf16`, `f16`, `f32`, `int8`, `int4`, `q4_k`.
+    /// The format's name: `bf16`, `f16`, `f32`, `int8`, `int4`, `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             SourceFormat::F16 => "f16",
@@ -62,7 +62,7 @@ impl SourceFormat {
         }
     }
 
-    /// Whether weights in this format have lost precision by quantisation.
+    /// True if weights in this format have lost precision by quantisation.
     pub fn is_quantized(self) -> bool {
         match self {
             SourceFormat::F16 | SourceFormat::F32 => false,
@@ -77,7 +77,7 @@ pub type BadRow = String;
 
 /// Names, sizes, and possible conversions.
 impl WeightFormat {
-    /// Every format.
+    /// Every weight format.
     pub const ALL: [WeightFormat; 2 + BlockFormat::ALL.len()] = {
         let mut all = [WeightFormat::Bf16; 2 + BlockFormat::ALL.len()];
         (all[0], all[1]) = (WeightFormat::Int8, WeightFormat::Int4);
@@ -94,10 +94,10 @@ impl WeightFormat {
     /// files.
     pub const MADE: [WeightFormat; 3] = [WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Bf16];
 
-    /// In every format, a row's padded length is a multiple of this many elements.
+    /// The number of elements that a row's padded length is a multiple of, in every format.
     pub const ALIGN: usize = 16;
 
-    /// Elements that share a scale in [`WeightFormat::Int4`].
+    /// The number of elements that share a scale in [`WeightFormat::Int4`].
     pub const GROUP: usize = LOAD;
 
     /// The layout of a format with scales of groups; `None` for other formats.
@@ -124,7 +124,7 @@ impl WeightFormat {
         Self::MADE.into_iter().find(|format| format.name() == word)
     }
 
-    /// The description in the command line's help.
+    /// The format's description in the command line's help.
     pub fn description(self) -> &'static str {
         match self {
             WeightFormat::Int8 => {
@@ -180,7 +180,7 @@ impl WeightFormat {
         rows as u64 * (self.row_bytes(cols) + self.scale_bytes(cols)) as u64
     }
 
-    /// Whether conversion from floating-point weights loses more precision than a float's rounding.
+    /// True if conversion from floats loses more precision than a float's rounding.
     pub fn is_quantized(self) -> bool {
         self != WeightFormat::Bf16
     }
@@ -201,7 +201,7 @@ impl WeightFormat {
         made.max_by_key(|format| format.size()).filter(|_| Self::MADE.contains(&self))
     }
 
-    /// Whether rows of `cols` elements can be stored in this format.
+    /// True if rows of `cols` elements can be stored in this format.
     pub fn holds(self, cols: usize) -> bool {
         self.grouped().is_none_or(|grouped| grouped.holds(cols))
     }
@@ -271,7 +271,7 @@ impl WeightFormat {
 
 /// A matrix of this format, one of [`WeightFormat::MADE`], in a safetensors file.
 impl WeightFormat {
-    /// Element type.
+    /// The element type with which a safetensors file stores this format.
     pub fn file_dtype(self) -> Dtype {
         match self {
             WeightFormat::Int8 => Dtype::I8,

@@ -24,9 +24,9 @@ use half::f16;
 
 /// Weights of a load, and of a group that shares a scale in most formats.
 pub const LOAD: usize = 32;
-/// Weights whose scales share a scale.
+/// The number of weights whose scales share a scale of scales.
 pub const SUPER: usize = 256;
-/// Loads of [`SUPER`] weights.
+/// The number of loads in [`SUPER`] weights.
 const LOADS: usize = SUPER / LOAD;
 /// The values of the elements of a format with a table (IQ4_NL's and IQ4_XS's).
 pub const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -56,7 +56,7 @@ pub enum Scales {
 }
 
 impl Scales {
-    /// Whether each group's scale is a product with one that [`SUPER`] weights share.
+    /// True if each group's scale is a product with a scale that [`SUPER`] weights share.
     pub fn share_a_scale(self) -> bool {
         self.whole() == SUPER
     }
@@ -74,7 +74,7 @@ impl Scales {
         }
     }
 
-    /// Bytes after a row for each [`SUPER`].
+    /// The number of bytes after a row's other scales for each [`SUPER`] weights.
     fn behind(self) -> usize {
         match self {
             Scales::Half | Scales::HalfOffset | Scales::SixOffset | Scales::Six => 0,
@@ -97,31 +97,31 @@ impl Scales {
     }
 }
 
-/// A format with scales of groups.
+/// A format in which groups of weights share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grouped {
     /// Bits of a weight in the first plane: 2, 4 or 8.
     pub low: usize,
     /// The high bits, in the second plane: 0, 1 or 2.
     pub high: usize,
-    /// The element that stands for zero; 0 if an offset is subtracted.
+    /// The element that stands for zero. 0 if an offset is subtracted instead.
     pub zero: u8,
-    /// Whether the elements are indices into [`VALUES`].
+    /// True if the elements are indices into the table [`VALUES`].
     pub table: bool,
-    /// The kind of scales.
+    /// How the format stores its scales.
     pub scales: Scales,
 }
 
 /// The scales of a block's weights: `d s q - m n`, where `q` counts from the element that stands for zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ScaleParts {
-    /// The scale of scales.
+    /// The scale that multiplies the scales of blocks.
     pub d: f16,
-    /// The block's scale.
+    /// The integer scale of the block, multiplied by `d`.
     pub s: i16,
-    /// The scale of offsets.
+    /// The scale that multiplies the offsets of blocks.
     pub m: f16,
-    /// The block's offset.
+    /// The integer offset of the block, multiplied by `m`.
     pub n: i16,
 }
 
@@ -158,7 +158,7 @@ impl Grouped {
         self.scales.beside(cols.div_ceil(LOAD))
     }
 
-    /// Whether rows of `cols` weights can be stored in this format.
+    /// True if rows of `cols` weights can be stored in this format.
     pub fn holds(self, cols: usize) -> bool {
         cols.is_multiple_of(self.scales.whole())
     }

@@ -38,18 +38,31 @@ fn check_names(text: &[u8], counts_values: bool) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Counts a value or a name.
+/// Takes one from `left`. Fails if none is left; `what` names what was counted.
 fn count<E: Error>(left: &Cell<usize>, what: &str) -> Result<(), E> {
     left.set(left.get().checked_sub(1).ok_or_else(|| E::custom(format_args!("it has more than {MOST} {what}")))?);
     Ok(())
 }
 
-/// Visits a value whose objects have each name once, and keeps only the names.
+/// Methods of a [`Visitor`] for values of which nothing is kept.
+macro_rules! ignore_values {
+    ($($visit:ident($($value:ty)?)),+) => {
+        $(
+            fn $visit<E>(self $(, _: $value)?) -> Result<(), E> {
+                Ok(())
+            }
+        )+
+    };
+}
+#[cfg(feature = "serve")]
+pub(crate) use ignore_values;
+
+/// Visits a JSON value, and checks that each of its objects has each name once. Stores no values.
 #[derive(Clone, Copy)]
 struct UniqueNames<'c> {
-    /// Values or names that may follow.
+    /// The number of values or names that may follow before the limit is reached.
     left: &'c Cell<usize>,
-    /// Whether values are counted. Otherwise names are.
+    /// True if values are counted against the limit, false if names are.
     counts_values: bool,
 }
 
@@ -71,29 +84,7 @@ impl<'de> Visitor<'de> for UniqueNames<'_> {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
+    ignore_values!(visit_unit(), visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64), visit_str(&str));
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while list.next_element_seed(self)?.is_some() {}

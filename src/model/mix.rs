@@ -17,15 +17,15 @@ const BESIDE: u64 = 6_550_000;
 /// Fewest query heads per KV head for which some mixes spend more bits on values.
 const MANY_QUERIES: usize = 4;
 
-/// A mix by its name.
+/// A mix of quantisation types by which a GGUF file is made, such as `q4_k_m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMix {
-    /// The name: `q4_k_m`.
+    /// The mix's name, such as `q4_k_m`.
     pub name: &'static str,
-    /// The type of matrices without a rule.
+    /// The type of matrices to which no rule applies.
     base: SourceFormat,
     rules: &'static [Rule],
-    /// Whether the embedding is in Q8_0, independent of the base.
+    /// True if the embedding is in Q8_0, whatever the base type.
     wide_table: bool,
 }
 
@@ -41,9 +41,9 @@ struct Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Always,
-    /// The first layers, by number.
+    /// The first layers, as many as this number.
     First(usize),
-    /// The first part, when the layers are divided into so many.
+    /// The first of so many equal parts of the layers.
     Part(usize),
     /// The first eighth, the last, and each third between them.
     Spread,

@@ -12,10 +12,10 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// Both kinds.
+    /// The local and the global kind.
     pub const ALL: [LayerKind; 2] = [LayerKind::Local, LayerKind::Global];
 
-    /// The name in output.
+    /// The kind's name in output.
     pub fn name(self) -> &'static str {
         match self {
             LayerKind::Local => "local",
@@ -27,10 +27,10 @@ impl LayerKind {
 /// The most tokens that a model may suppress.
 pub(crate) const MOST_SUPPRESSED: usize = 1024;
 
-/// RoPE's constants.
+/// The constants of RoPE, by which queries and keys are rotated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rope {
-    /// Base of the frequencies.
+    /// The base of the frequencies.
     pub theta: f32,
     /// Divides the frequencies (linear scaling); 1 without scaling.
     pub factor: f32,
@@ -39,7 +39,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// No pair turns: all frequencies are 0.
+    /// No rotation: all frequencies are 0.
     pub const NONE: Rope = Rope { rotated: 0.0, ..Rope::of(1.0) };
 
     /// RoPE of all pairs, without scaling.
@@ -47,7 +47,7 @@ impl Rope {
         Rope { theta, factor: 1.0, rotated: 1.0 }
     }
 
-    /// Pairs that turn, of `half_dim`.
+    /// The number of pairs that are rotated, of `half_dim` pairs.
     pub fn turning(self, half_dim: usize) -> usize {
         (self.rotated * half_dim as f32) as usize
     }
@@ -62,10 +62,10 @@ impl Rope {
     }
 }
 
-/// The source of attention's values.
+/// Where attention takes its values from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// A projection of their own.
+    /// The values have a projection of their own.
     Projected,
     /// The keys as projected, before norm and RoPE.
     Keys,
@@ -74,7 +74,7 @@ pub enum Values {
 /// The attention of one kind of layer. Sizes are in elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionShape {
-    /// Query heads.
+    /// The number of query heads.
     pub heads: usize,
     /// Key and value heads; divides `heads`. Query head j reads KV head `j / (heads / kv_heads)`.
     pub kv_heads: usize,
@@ -82,9 +82,9 @@ pub struct AttentionShape {
     pub head_dim: usize,
     /// Keys that a row sees, its own included; `None` for all.
     pub window: Option<usize>,
-    /// RoPE of queries and keys.
+    /// The RoPE of queries and keys.
     pub rope: Rope,
-    /// The source of the values.
+    /// Where attention takes its values from.
     pub values: Values,
 }
 
@@ -110,7 +110,7 @@ impl AttentionShape {
 /// The experts of every layer's FFN, beside its dense half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Experts {
-    /// Experts of a layer, at most 256.
+    /// The number of experts in a layer, at most 256.
     pub count: usize,
     /// Experts that a row takes, at most 8 and at most `count`.
     pub used: usize,
@@ -131,17 +131,17 @@ pub struct Shape {
     pub ffn: usize,
     /// The experts beside the FFN; `None` in a dense model.
     pub experts: Option<Experts>,
-    /// Attention of the local layers.
+    /// The attention heads of local layers.
     pub local: AttentionShape,
-    /// Attention of the global layers.
+    /// The attention heads of global layers.
     pub global: AttentionShape,
-    /// One entry per layer, first to last.
+    /// The kind of each layer, first to last.
     pub layers: Vec<LayerKind>,
     /// Added to the mean square inside RMSNorm's root.
     pub eps: f32,
     /// Scores are multiplied by `query_pre_attn_scalar ^ -0.5`; this is the base, not the power.
     pub query_pre_attn_scalar: f32,
-    /// Whether each head of the values passes an RMSNorm without weights.
+    /// True if each head of the values passes an RMSNorm without weights.
     pub norms_values: bool,
     /// Whether each layer ends with a product of the residual stream and a number of its own.
     pub scales_layers: bool,
@@ -149,9 +149,9 @@ pub struct Shape {
     pub softcap: Option<f32>,
     /// The longest context that the model was trained for, in tokens.
     pub max_context: usize,
-    /// Whether the head is the embedding table.
+    /// True if the head uses the embedding table, false if it has a matrix of its own.
     pub tied: bool,
-    /// First token of every prompt.
+    /// The first token of every prompt.
     pub bos: u32,
     /// Tokens that end a reply.
     pub eos: Vec<u32>,
@@ -162,7 +162,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The attention of a kind of layer.
+    /// The attention heads of layers of this kind.
     pub fn attention(&self, kind: LayerKind) -> &AttentionShape {
         match kind {
             LayerKind::Local => &self.local,
@@ -170,7 +170,7 @@ impl Shape {
         }
     }
 
-    /// The attention of a layer.
+    /// The attention heads of the layer with this index.
     pub fn attention_of(&self, layer: usize) -> &AttentionShape {
         self.attention(self.layers[layer])
     }
@@ -180,13 +180,13 @@ impl Shape {
         self.local.window.unwrap_or(self.max_context)
     }
 
-    /// The same shape with such heads in all layers.
+    /// The same shape with these numbers of heads and elements in all layers.
     pub fn with_heads(self, heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
         let of = |kind: AttentionShape| AttentionShape { heads, kv_heads, head_dim, ..kind };
         Shape { local: of(self.local), global: of(self.global), ..self }
     }
 
-    /// The same shape with another window of its local layers.
+    /// The same shape with `window` as the window of local layers.
     pub fn with_window(self, window: usize) -> Shape {
         Shape { local: AttentionShape { window: Some(window), ..self.local }, ..self }
     }

@@ -3,10 +3,10 @@
 use crate::model::shape::{Experts, Shape, Values};
 use std::ops::Range;
 
-/// The kinds of tensor by their storage.
+/// How a tensor is stored: as a norm, a vector or a matrix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RoleKind {
-    /// A norm's weights.
+    /// The weights of a norm.
     Norm,
     /// Other numbers that are stored in f32.
     Vector,
@@ -18,7 +18,7 @@ enum RoleKind {
 /// and in GGUF files.
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident: $kind:ident = $suffix:literal, $gguf:literal;)*) => {
-        /// A tensor's place within a layer.
+        /// The purpose of a tensor within a layer.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Role {
             $($(#[$doc])* $role,)*
@@ -98,13 +98,13 @@ roles! {
 }
 
 impl Role {
-    /// Whether only models with experts have it.
+    /// True if only models with experts have such a tensor.
     pub fn is_of_experts(self) -> bool {
         self > Role::LayerScalar
     }
 }
 
-/// One tensor of the model.
+/// A tensor of the model: one outside of layers, or one of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TensorId {
     /// Token embedding, `[vocab, hidden]`.
@@ -176,12 +176,12 @@ impl TensorId {
         self.is_norm() || matches!(self, TensorId::Layer(_, role) if role.kind() == RoleKind::Vector)
     }
 
-    /// Whether this is a router's projection. It decides which experts run, so no format quantises it.
+    /// True for a router's projection. It decides which experts run, so no format quantises it.
     pub fn is_router(self) -> bool {
         matches!(self, TensorId::Layer(_, Role::Router))
     }
 
-    /// Whether every weight format has the tensor in a type that is not quantised.
+    /// True if no weight format quantises the tensor.
     pub fn is_never_quantized(self) -> bool {
         self.is_vector() || self.is_router()
     }
@@ -223,7 +223,7 @@ impl TensorId {
         dims
     }
 
-    /// Whether this is a norm's vector.
+    /// True if the tensor is a norm's weights.
     pub fn is_norm(self) -> bool {
         match self {
             TensorId::FinalNorm => true,
@@ -251,7 +251,7 @@ impl TensorId {
 pub struct Half {
     /// Rows of one expert in one of the two.
     pub rows: usize,
-    /// Whether the matrix is the second one.
+    /// True if the matrix is the second half of the stored tensor.
     pub is_second: bool,
 }
 

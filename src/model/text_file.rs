@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<Strin
     })
 }
 
-/// Whether an entry of this name exists, also a dangling link, which a read then reports.
+/// True if an entry of this name exists, also a dangling link, for which a read then reports an error.
 pub(crate) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -38,7 +38,8 @@ pub(super) trait Backend {
     /// Creates the next command, with room for `bytes` of instructions.
     fn add_command(&mut self, bytes: usize) -> Result<()>;
 
-    /// Writes a command's instructions at byte `from`. They fit, and the stream then has `total` bytes.
+    /// Writes `bytes` to a command's instruction stream from byte `from` on, after which the stream has `total` bytes.
+    /// The caller checks that they fit.
     fn write_stream(&mut self, command: usize, from: usize, bytes: &[u8], total: usize) -> Result<()>;
 
     /// Starts a command on these buffers, each from a byte offset on.
@@ -54,7 +55,7 @@ pub(super) trait Backend {
 pub struct BufferPieces {
     /// Bytes from the buffer's start to the first piece.
     pub first: usize,
-    /// Bytes of each.
+    /// Bytes of each piece.
     pub bytes: usize,
     /// Bytes from one piece's start to the next's.
     pub step: usize,
@@ -92,7 +93,7 @@ pub struct LoadedProgram<'x> {
     way: Box<dyn Backend + 'x>,
     /// Bytes of each buffer.
     buffers: Vec<u64>,
-    /// The first runs the program's own stream.
+    /// Command 0 runs the program's own instruction stream, the others those of the caller.
     commands: Vec<NpuCommand>,
     /// False after a failed or late command. Others may still be running then, and the context is unusable.
     usable: bool,
@@ -101,7 +102,7 @@ pub struct LoadedProgram<'x> {
 /// An instruction stream on the NPU, and its buffers.
 #[derive(Debug)]
 struct NpuCommand {
-    /// Bytes of room for the stream, and bytes of the stream.
+    /// Bytes allocated for the instruction stream, and bytes that it has now.
     room: usize,
     length: usize,
     /// The buffers that it uses, while it runs.
@@ -112,7 +113,7 @@ struct NpuCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandId(usize);
 
-/// The command that runs a program's own stream.
+/// The command that runs the instruction stream that the program comes with.
 const OWN: CommandId = CommandId(0);
 
 /// A buffer of a [`LoadedProgram`].
@@ -179,7 +180,7 @@ impl<'x> LoadedProgram<'x> {
         Ok(self.next(buffer.size()))
     }
 
-    /// Whether [`LoadedProgram::start`] accepts buffers at offsets other than 0.
+    /// True if [`LoadedProgram::start`] accepts offsets other than 0 within buffers. libxrt's does not.
     pub fn takes_offsets(&self) -> bool {
         self.way.takes_offsets()
     }
@@ -253,9 +254,7 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn write_by(&mut self, buffer: BufferId, pieces: BufferPieces, write: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        self.check_usable()?;
-        self.check_unused(buffer)?;
-        self.check_size(buffer, pieces.range().end as u64)?;
+        self.check_access(buffer, pieces)?;
         self.way.write(buffer.0, pieces, write)
     }
 
@@ -272,9 +271,7 @@ impl<'x> LoadedProgram<'x> {
     /// # Errors
     /// As [`LoadedProgram::write`].
     pub fn read_by(&mut self, buffer: BufferId, pieces: BufferPieces, read: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.check_usable()?;
-        self.check_unused(buffer)?;
-        self.check_size(buffer, pieces.range().end as u64)?;
+        self.check_access(buffer, pieces)?;
         self.way.read(buffer.0, pieces, read)
     }
 
@@ -377,12 +374,13 @@ impl<'x> LoadedProgram<'x> {
         }
     }
 
-    /// Checks that no running command uses a buffer.
-    fn check_unused(&self, buffer: BufferId) -> Result<()> {
+    /// Checks that the host may access pieces of a buffer.
+    fn check_access(&self, buffer: BufferId, pieces: BufferPieces) -> Result<()> {
+        self.check_usable()?;
         let uses = |command: &NpuCommand| command.runs_on.as_ref().is_some_and(|used| used.contains(&buffer.0));
         match self.commands.iter().any(uses) {
             true => Err(Error::input("an NPU buffer is read or written while a command runs on it", REPORT)),
-            false => Ok(()),
+            false => self.check_size(buffer, pieces.range().end as u64),
         }
     }
 

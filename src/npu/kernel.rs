@@ -37,7 +37,7 @@ struct SharedBuffer {
     gem: Gem,
 }
 
-/// Bytes in the device heap.
+/// An allocation in the NPU's device heap.
 struct Resident {
     /// Addresses in this process, and on the device.
     place: u64,
@@ -49,9 +49,9 @@ struct Resident {
 struct KernelCommand {
     packet: SharedBuffer,
     stream: Resident,
-    /// Words of the stream.
+    /// Length of the command's instruction stream, in words of 4 bytes.
     words: u32,
-    /// The number of its last run.
+    /// The sequence number of the command's last run, on which the driver waits.
     number: u64,
 }
 

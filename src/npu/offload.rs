@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// Deadline of a command: the driver's own is two seconds.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Transfers of a command.
+/// The most DMA transfers in one command.
 const TRANSFERS: usize = 256;
 /// Most blocks of queries of a command: each needs four transfers or more.
 const BLOCKS: usize = TRANSFERS / 4;
@@ -44,9 +44,9 @@ const PARAMETER_BYTES: usize = 5 * BLOCKS * UNIT_BYTES;
 const LEFT_ROOM: usize = 4 * BLOCKS * LEFT_BYTES;
 /// Most commands of a kind of pass whose streams stay on the NPU. Further streams are written for every step.
 const MOST_KEPT: usize = 16;
-/// Room for a stream: the words that start a transfer, and a wait for each.
+/// Bytes allocated for an instruction stream: the words that start each transfer, and a wait for each.
 const STREAM_BYTES: usize = MOST_TRANSFERS * 4 * 40;
-/// Arguments of every stream.
+/// The indices of the arguments that every instruction stream has.
 const ARGUMENTS: UnitArguments = UnitArguments { parameters: 0, left: 1 };
 
 /// Attention on the NPU, for keys and values in bf16.
@@ -58,7 +58,7 @@ pub(crate) struct NpuSteps<'x> {
     buffers: [BufferId; 2],
     cache: NpuCache,
     results: QueryResults,
-    /// By pool: all layers of a pool have the same pages in the same places.
+    /// Instruction streams by pool. All layers of a pool have the same pages at the same offsets, and share streams.
     kept: [KeptStreams; 2],
 }
 
@@ -70,7 +70,7 @@ enum NpuCache {
     Shared([(PoolLayout, Vec<BufferId>); 2]),
 }
 
-/// Streams for the layers of a pool, from the last pass of each kind.
+/// The instruction streams that were last made for the layers of one pool.
 #[derive(Default)]
 struct KeptStreams {
     decode: Option<(Vec<Vec<PagePlace>>, DecodeAttention)>,
@@ -79,14 +79,14 @@ struct KeptStreams {
     prefill: [KeptChunks; 2],
 }
 
-/// Streams for several tokens of some sequences.
+/// The instruction streams that were last made for chunks, and the commands that hold them.
 #[derive(Default)]
 struct KeptChunks {
     attention: Option<PrefillAttention>,
     commands: KeptCommands,
 }
 
-/// Commands, each with the number of its present stream.
+/// Commands of the NPU, each with the index of the instruction stream that it holds now.
 #[derive(Default)]
 struct KeptCommands(Vec<(CommandId, Option<usize>)>);
 
@@ -110,12 +110,12 @@ impl KeptCommands {
         Ok(*command)
     }
 
-    /// Marks all streams as outdated.
+    /// Marks all commands as empty, so that their instruction streams are written again before use.
     fn forget(&mut self) {
         self.0.iter_mut().for_each(|(_, has)| *has = None);
     }
 
-    /// Writes changed words of a stream.
+    /// Writes only the words that changed to a command's instruction stream.
     fn patch(
         &mut self,
         program: &mut LoadedProgram<'_>,
@@ -165,7 +165,7 @@ pub(super) fn heads(shape: &Shape) -> Result<(HeadLayout, &'static Program)> {
     Ok((layout, program))
 }
 
-/// Whether this machine has an NPU, of any generation.
+/// True if this machine has an NPU of any generation, also one that Kiln has no programs for.
 pub(crate) fn is_there(files: &Files) -> bool {
     DeviceNode::accelerators(files).iter().any(DeviceNode::is_amdxdna)
 }
@@ -380,7 +380,7 @@ impl<'x> NpuSteps<'x> {
         runs
     }
 
-    /// The place of a page's part for its pool's first layer, or of its copy.
+    /// The block and the offset of a page's keys and values, for the first layer of its pool.
     fn place(&self, pool: Pool, page: PageId) -> PagePlace {
         match &self.cache {
             NpuCache::Copied { .. } => PagePlace { block: 0, offset: self.copy_at(page) as u64 },
@@ -429,7 +429,7 @@ struct RowRun {
     pages: ChunkPages,
 }
 
-/// The operands of an attention step.
+/// The operands of one attention step: queries, results, the layer's cache, and how they are combined.
 struct Attended {
     q: Slot,
     out: Slot,
@@ -450,7 +450,7 @@ impl Attended {
         &slot_row(arena, self.q, row)[head * dim..][..dim]
     }
 
-    /// Merges a part of a query's result into the arena.
+    /// Merges a core's result for one query into the arena.
     fn take(&self, found: &QueryPart<'_>, row: usize, results: &mut QueryResults, arena: &mut [f32]) {
         let dim = self.kv.head_dim;
         let of_head = &mut slot_row_mut(arena, self.out, row)[found.head * dim..][..dim];
@@ -463,7 +463,7 @@ fn no_pages() -> Error {
     own_fault("the NPU is to read keys and values that it was not given".into())
 }
 
-/// The error of a stream that cannot be made although its inputs were checked.
+/// The error for an instruction stream that cannot be made: a fault of Kiln, since its inputs were checked.
 fn own_fault(cause: String) -> Error {
     Error::failed(cause, text!("report this, and use ", Setting::NoNpu))
 }

@@ -3,9 +3,9 @@
 /// A program of the array.
 #[derive(Debug)]
 pub struct Program {
-    /// The name, by which libxrt finds it.
+    /// The kernel's name in the image, by which libxrt finds it.
     pub name: &'static str,
-    /// Columns of the array that it needs.
+    /// The number of columns of the NPU's array that the program occupies.
     pub columns: u32,
     /// Bytes of each of a run's host buffers, in order.
     pub arguments: &'static [u64],

@@ -25,7 +25,7 @@ pub struct NpuReader<'x> {
     oldest: usize,
     running: usize,
     layout: ReadLayout,
-    /// The expected sums of each command.
+    /// The sums that each command must write, if it read all bytes.
     expected: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl<'x> NpuReader<'x> {
         Ok(())
     }
 
-    /// Records that the oldest read has ended.
+    /// Takes the oldest command, which has ended, off the queue, and checks the sums that it wrote.
     fn end_one(&mut self) -> Result<()> {
         let mut found = [0; SUMS_BYTES];
         self.program.read(self.commands[self.oldest].1, &mut found)?;

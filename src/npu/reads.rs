@@ -8,11 +8,11 @@ use super::stream::{InstructionStream, ShimChannel, ShimTransfer};
 
 /// Bytes of a unit of a stream, and of a column's header.
 pub const UNIT_BYTES: usize = 8192;
-/// Columns of the program.
+/// The number of columns of the array that the program uses.
 pub const COLUMNS: usize = 4;
-/// Channels of all columns.
+/// The number of DMA channels that read: two in each column.
 pub const CHANNELS: usize = 2 * COLUMNS;
-/// Sums of a stream: word i is added to sum i modulo this.
+/// The number of sums of a channel: word i is added to sum i modulo this.
 const LANES: usize = 16;
 /// Bytes of a column's sums: those of its first stream, then those of its second.
 const COLUMN_BYTES: usize = 2 * 4 * LANES;
@@ -21,12 +21,12 @@ pub const HEADERS_BYTES: usize = COLUMNS * UNIT_BYTES;
 /// Bytes of the buffer of sums.
 pub const SUMS_BYTES: usize = COLUMNS * COLUMN_BYTES;
 
-/// Arguments of the program.
+/// The index of the program's first argument, the headers. The data and the sums follow.
 const HEADERS: u32 = 0;
 const DATA: u32 = 1;
 const SUMS: u32 = 2;
 
-/// A buffer that channels read in equal parts, each channel its part several times.
+/// The division of a buffer among DMA channels: each reads an equal range, `passes` times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLayout {
     channels: usize,
@@ -54,17 +54,17 @@ impl ReadLayout {
         self.part as u64 * self.channels as u64 * u64::from(self.passes)
     }
 
-    /// Columns in use.
+    /// The number of columns that read.
     fn columns(&self) -> usize {
         self.channels.min(COLUMNS)
     }
 
-    /// The channels: column, and index in it.
+    /// The column of each channel, and the channel's index in that column.
     fn places(&self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.channels).map(|index| (index % COLUMNS, index / COLUMNS))
     }
 
-    /// The transfers of the shims.
+    /// The DMA transfers of a run: headers and data to the array, and sums to memory.
     pub fn transfers(&self) -> Vec<ShimTransfer> {
         let mut transfers = Vec::new();
         for column in 0..self.columns() {
@@ -84,7 +84,7 @@ impl ReadLayout {
         transfers
     }
 
-    /// The stream of a run.
+    /// The instruction stream of one run.
     ///
     /// # Errors
     /// As [`InstructionStream::new`].

@@ -22,7 +22,7 @@ pub const MOST_STEP: u64 = 1 << 20;
 /// Most transfers of a stream. Streams of very many transfers have left arrays unusable (Xilinx/mlir-aie, issue 2224).
 pub const MOST_TRANSFERS: usize = 512;
 
-/// A DMA channel of a column's shim.
+/// A DMA channel of a column's shim, the tile that connects the column with memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShimChannel {
     /// Sends the host's bytes to the array: 0 or 1.
@@ -54,9 +54,9 @@ impl ShimChannel {
 pub struct ShimTransfer {
     /// The column, from 0.
     pub column: u8,
-    /// The channel.
+    /// The shim's DMA channel that transfers the words.
     pub channel: ShimChannel,
-    /// The buffer: an argument's index.
+    /// The index of the command's argument that is the buffer.
     pub argument: u32,
     /// Bytes from the buffer's start.
     pub offset: u64,
@@ -107,7 +107,7 @@ const AX_CACHE: u32 = 2;
 pub struct InstructionStream {
     words: Vec<u32>,
     transfers: Vec<ShimTransfer>,
-    /// The first word of each transfer's start.
+    /// The index in `words` at which the start of each transfer is written.
     starts: Vec<usize>,
 }
 
@@ -154,7 +154,7 @@ impl InstructionStream {
         &self.words
     }
 
-    /// The bytes.
+    /// The instruction stream as bytes, little-endian.
     pub fn bytes(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -213,7 +213,7 @@ impl InstructionStream {
     }
 }
 
-/// The transfers, alternating between columns.
+/// The transfers in the order of their start: each column's own order, and columns in turn.
 fn in_turn(columns: u8, transfers: &[ShimTransfer]) -> Result<Vec<ShimTransfer>, String> {
     if let Some(other) = transfers.iter().find(|transfer| transfer.column >= columns) {
         return Err(format!("a transfer of column {}, of {columns} columns", other.column));

@@ -18,9 +18,9 @@ pub struct ProgramTrial {
     largest: i32,
     /// For other inputs, the largest deviation of a value from the exact one, relative to the sum of magnitudes.
     tolerance: f64,
-    /// Computes the expected result.
+    /// Computes the expected values from the two inputs.
     expect: fn(&[f32], &[f32]) -> Vec<Expected>,
-    /// Decodes the values of a result's bytes.
+    /// Decodes the bytes of the result to numbers.
     decode: fn(&[u8]) -> Vec<f64>,
 }
 
@@ -140,7 +140,7 @@ const ROUNDS: usize = 16;
 /// Times of commands with almost no computation, from the start until the host knows of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandTimes {
-    /// A single command.
+    /// Time of one command that runs with no other in flight.
     pub alone: Duration,
     /// Per command, with as many in flight as possible.
     pub together: Duration,

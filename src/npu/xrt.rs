@@ -15,7 +15,7 @@ use std::time::Duration;
 const OPERATION: i32 = 0;
 const SEQUENCE: i32 = 1;
 const SEQUENCE_WORDS: i32 = 2;
-/// The first of the host's buffers.
+/// The index of the kernel's argument that is the first of the host's buffers.
 const BUFFERS: i32 = 3;
 
 /// A program on the NPU. Fields are dropped in this order: the hardware context ends before the memory is freed that it

@@ -15,10 +15,10 @@ use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op, Slot};
 use std::time::{Duration, Instant};
 
-/// Loads an offload, again after each failure.
+/// A function that loads an offload. It is called again after a failure.
 pub type OffloadLoader = Box<dyn FnMut() -> Result<Box<dyn Offload>>>;
 
-/// Most reloads of an offload that failed.
+/// The most times that an offload is loaded again after a failure.
 const MOST_RELOADS: u32 = 3;
 /// Time before the first reload, while the device attends. Each further reload waits twice as long.
 const FIRST_RELOAD: Duration = Duration::from_secs(60);
@@ -26,13 +26,13 @@ const FIRST_RELOAD: Duration = Duration::from_secs(60);
 /// queries, weights and values in bf16 it is 1 %.
 const MOST_OFF: f64 = 0.04;
 
-/// An offload with checks around it.
+/// An offload whose results are checked, and which is replaced by the device when it fails.
 pub struct CheckedOffload {
-    /// The name for the user.
+    /// The offload's name, as shown to the user.
     name: String,
     /// The steps of the schedule that the offload computes.
     steps: Vec<usize>,
-    /// Whether the offload is a device, which may read the KV cache in place.
+    /// True if the offload is a device, which may read the KV cache where it is.
     is_device: bool,
     /// The offload; `None`: it failed, or is not loaded yet.
     raw: Option<Box<dyn Offload>>,
@@ -40,19 +40,19 @@ pub struct CheckedOffload {
     /// Loads the offload again after a failure; `None`: a failure is final.
     reload: Option<OffloadLoader>,
     first_reload: Duration,
-    /// Time of the next reload.
+    /// The time at which the offload is loaded again; `None` if no reload is due.
     due: Option<Instant>,
     reloads: u32,
     failures: u32,
-    /// Whether the offload's results were compared in a whole pass: of one row, and of several.
+    /// True once the offload's results were compared in a whole pass: of one row, and of several rows.
     is_proved: [bool; 2],
     /// The step that is compared in the next pass, to detect an offload that has turned wrong.
     next_check: usize,
     /// Whether the offload reads the KV cache in place; `None`: it has not been given the cache's blocks yet.
     shares_kv: Option<bool>,
-    /// Whether the offload was lost or loaded since the owner recorded its passes.
+    /// True if the offload was lost or loaded since its owner baked its passes.
     has_changed: bool,
-    /// The rows of the steps that follow.
+    /// The number of rows in the steps that follow.
     rows: usize,
     /// The results of the last step, until they are compared.
     results: Vec<f32>,
@@ -146,7 +146,7 @@ impl CheckedOffload {
         wait
     }
 
-    /// Reloads the offload.
+    /// Loads the offload again, after a failure.
     #[cold]
     fn try_again(&mut self) {
         self.due = None;

@@ -9,7 +9,7 @@ use crate::schedule::Schedule;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op};
 
-/// Computes steps for a [`HostOffload`].
+/// Kernels that compute the steps of a [`HostOffload`].
 pub trait OffloadKernels: StepKernels {
     /// Stores a layer's part of a page, in its own pools' element type, before a step that reads it.
     ///

@@ -19,7 +19,7 @@ use std::any::Any;
 const RUNS: usize = 2;
 /// Rows of the first pass that proves an offload, on two pages; the second pass has one row.
 const PROOF_ROWS: usize = 80;
-/// Shares of the deepest position that a pass may stand at.
+/// The positions at which attention is measured, as shares of the deepest one.
 const DEPTHS: [f64; 3] = [0.125, 0.5, 1.0];
 
 /// A clock in seconds from a fixed start.
@@ -85,7 +85,7 @@ pub fn place(owner: &mut dyn OffloadOwner, mut load: OffloadLoader, now: Now<'_>
     owner.set_offload(Some(checked))
 }
 
-/// Whether the offload has not failed.
+/// True if the owner has an offload that computes attention and has not failed.
 fn is_there(owner: &dyn OffloadOwner) -> bool {
     owner.offload().is_some_and(|report| report.attends.any())
 }

@@ -14,14 +14,14 @@ use crate::schedule::step::WeightBuffer;
 use crate::schedule::{Extent, Pool, Schedule};
 use crate::{Error, Result};
 
-/// The purpose of a region of memory.
+/// What a region of memory is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// One of the weight buffers.
+    /// A weight buffer.
     Weights(WeightBuffer),
     /// An allocation of KV pages: its pool, and its number among the pool's.
     Kv(Pool, usize),
-    /// Activations and step state.
+    /// The arena: activations and the step state.
     Arena,
     /// Host-mapped memory for uploads, and for logits if the host cannot read the arena at speed.
     Staging,
@@ -53,12 +53,12 @@ impl Purpose {
     }
 }
 
-/// One planned allocation.
+/// An allocation of device memory that the plan makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// The purpose.
+    /// What the region is used for.
     pub purpose: Purpose,
-    /// Bytes.
+    /// The size of the region in bytes.
     pub bytes: u64,
     /// Index of the heap in [`DeviceMemory::heaps`].
     pub heap: usize,
@@ -82,12 +82,12 @@ impl Needs {
     }
 }
 
-/// The place of each byte.
+/// The allocations that a model needs, each assigned to a heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The device's memory.
+    /// The heaps that the allocations are assigned to.
     pub memory: DeviceMemory,
-    /// Every allocation.
+    /// All planned allocations.
     pub regions: Vec<Region>,
 }
 
@@ -173,12 +173,12 @@ impl Plan {
         if fits(all) { all * PAGE } else { most_pages(0, all, fits) * PAGE }
     }
 
-    /// Index of a region's heap.
+    /// The index of the heap that a region is assigned to. `None` if the plan has no such region.
     pub fn heap(&self, purpose: Purpose) -> Option<usize> {
         self.regions.iter().find(|r| r.purpose == purpose).map(|r| r.heap)
     }
 
-    /// Bytes of all regions.
+    /// The size of all regions in bytes.
     pub fn bytes(&self) -> u64 {
         self.regions.iter().map(|r| r.bytes).sum()
     }
@@ -229,12 +229,12 @@ fn hottest_first(wanted: &[(Purpose, u64)], memory: &DeviceMemory) -> Option<Vec
     wanted.iter().map(heap).collect()
 }
 
-/// Whether the host must be able to map the region.
+/// True if the host must be able to map a region with this purpose.
 fn needs_host(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Arena | Purpose::Staging)
 }
 
-/// Bytes by kind, without empty kinds.
+/// The bytes of regions, summed by what they are used for. Kinds without bytes are left out.
 pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
     ["weights", "KV cache", "arena", "staging"]
         .into_iter()

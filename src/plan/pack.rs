@@ -34,7 +34,7 @@ pub(super) fn pack(items: &[(u64, bool)], heaps: &[Heap]) -> Option<Vec<usize>> 
 struct Search<'a> {
     items: Vec<(u64, bool)>,
     heaps: &'a [Heap],
-    /// Heaps of the items placed so far.
+    /// The heap of each item that was assigned so far.
     chosen: Vec<usize>,
     /// Dead ends: the number of items placed and the bytes left in each heap.
     failed: HashSet<(usize, Vec<u64>)>,
@@ -42,7 +42,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places the remaining items in the bytes that are `left` in each heap.
+    /// Assigns the remaining items to heaps with `left` free bytes. True if all of them fit.
     fn fits(&mut self, left: &mut [u64]) -> bool {
         let at = self.chosen.len();
         let Some(&(bytes, host)) = self.items.get(at) else { return true };

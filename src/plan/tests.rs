@@ -380,7 +380,7 @@ fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
     for (usable, used) in NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b))) {
         for system in NUMBERS {
             let said = GpuHeap { total: usable, usable, used, max_allocation: usable };
-            let pool = ApuMemory::of(&GpuMemory { vram: said, visible_vram: said, gtt: said }, system);
+            let pool = ApuMemory::of(&GpuMemory { vram: said, gtt: said }, system);
             let heap = |available| {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }

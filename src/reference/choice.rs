@@ -15,7 +15,7 @@ pub(crate) struct EligibleLogits<'a> {
 }
 
 impl<'a> EligibleLogits<'a> {
-    /// `None` if the row has no request.
+    /// The eligible logits of row `r`. `None` if the row has no sample request.
     pub(crate) fn of(arena: &'a [f32], x: Slot, ask: Slot, allowed: Slot, r: usize) -> Option<EligibleLogits<'a>> {
         let words: &[u32] = &bytemuck::cast_slice(slot_row(arena, ask, r))[..ASK_WORDS];
         let allowed = bytemuck::cast_slice(slot_row(arena, allowed, r));

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
-    /// One per buffer of the layout; u64, so that every tensor is aligned.
+    /// The memory of each weight buffer, as u64, so that every tensor is aligned.
     buffers: Vec<Zeroed<u64>>,
     layout: WeightLayout,
 }
@@ -29,7 +29,7 @@ impl Weights {
         bytemuck::cast_slice(&self.buffers[self.layout.index(buffer)])
     }
 
-    /// A norm's raw weights.
+    /// The weights of a norm, as they are stored.
     pub(crate) fn vector(&self, v: Vector) -> &[f32] {
         let b = self.bytes(v.buffer);
         bytemuck::cast_slice(&b[v.offset as usize..v.offset as usize + 4 * v.len])
@@ -46,13 +46,13 @@ impl Weights {
     }
 }
 
-/// The reference executor.
+/// The executor that computes each step by its formula, with which the others are compared.
 pub type Reference = HostExecutor<Formulas>;
 
 /// Computes each step in f32 as its formula reads. The other executors are compared with it.
 pub struct Formulas {
     weights: Weights,
-    /// The pools of KV pages.
+    /// The pages of the KV cache, for each pool.
     kv: [Zeroed<f32>; 2],
     layout: KvLayout,
     device: String,

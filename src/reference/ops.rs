@@ -7,7 +7,7 @@ use crate::executor::{slot_row as row, slot_row_mut as row_mut};
 use crate::schedule::step::{Matrix, Op, Slot};
 use rayon::prelude::*;
 
-/// Runs one step over the state's rows.
+/// Runs one step over the rows that `state` has.
 pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f32], pools: &mut [Zeroed<f32>; 2]) {
     match *op {
         Op::Embed { table, scale, out } => {

@@ -32,23 +32,23 @@ pub(crate) struct Baking<'a, D: Driver> {
     pub relay: Option<Relay<'a, D>>,
     pub arena: &'a D::Memory,
     pub results: &'a Results<D>,
-    /// The executor of some steps.
+    /// The offload that computes attention in place of the device; `None` if there is none.
     pub offload: Option<&'a dyn Offload>,
 }
 
 /// A pass in one list for each tail, and its following pass in one list for each slot of results.
 type WholePass<D> = ([Stamped<D>; 3], Option<[Stamped<D>; SLOTS]>);
 
-/// A part of a segment.
+/// The steps of a segment that one engine runs without a change to the other.
 enum SegmentPart {
-    /// Dispatches of the device.
+    /// Dispatches that the device runs.
     Device(Vec<Dispatch>),
-    /// A step that the offload runs.
+    /// The index of a step that the offload runs.
     Offload(usize),
 }
 
 impl<'a, D: Driver> Baking<'a, D> {
-    /// The kernels of all kinds of pass.
+    /// The kernels that passes of any kind dispatch.
     pub(crate) fn kernels(&self) -> HashSet<Kernel> {
         let extent = &self.schedule.extent;
         let mut kernels = HashSet::new();
@@ -287,7 +287,7 @@ impl<'a, D: Driver> Baking<'a, D> {
         parts
     }
 
-    /// Whether some steps of passes of a kind are an offload's.
+    /// True if the offload computes steps in passes of this kind.
     fn is_offloaded(&self, kind: PassKind) -> bool {
         self.offload.is_some_and(|offload| offload.runs_in(group(kind)))
     }
@@ -310,14 +310,14 @@ impl<'a, D: Driver> Baking<'a, D> {
         self.results.state_copy(self.arena, self.schedule, slot)
     }
 
-    /// Bakes all parts in one list with one span.
+    /// Bakes all dispatches of `parts` in one list, whose start and end are stamped.
     fn list(&mut self, parts: &[&[Dispatch]], copy: Option<MemoryCopy<'a, D>>) -> Result<Stamped<D>> {
         let stamps = self.queue.driver.stamps(2)?;
         let lists = vec![self.queue.bake(parts, self.relay, stamps.as_ref().map(|s| (s, 0)), copy)?];
         Ok(Stamped { lists, stamps })
     }
 
-    /// Bakes each part in a list with its own span.
+    /// Bakes each of `parts` in a list of its own, whose start and end are stamped.
     fn each(&mut self, parts: &[Vec<Dispatch>], relay: Option<Relay<'a, D>>) -> Result<Stamped<D>> {
         let stamps = self.queue.driver.stamps(2 * parts.len())?;
         let mut lists = Vec::with_capacity(parts.len());
@@ -328,10 +328,10 @@ impl<'a, D: Driver> Baking<'a, D> {
     }
 }
 
-/// A pass without the head.
+/// A pass without its head, divided into the device's lists and the offload's steps.
 struct PassInPieces {
     lists: Vec<Vec<Dispatch>>,
-    /// The part of the pass that each list computes.
+    /// The segment and the rows that each list computes.
     parts: Vec<ListPart>,
     pieces: Vec<Piece>,
     /// Rows of the first half, if the pass is divided.
@@ -342,7 +342,7 @@ struct PassInPieces {
 /// between two groups.
 struct Chain {
     half: Option<PassHalf>,
-    /// One group more than there are steps.
+    /// The indices of the device's lists before, between and after the offload's steps.
     lists: Vec<Range<usize>>,
     steps: Vec<usize>,
 }
@@ -391,7 +391,7 @@ pub(super) fn of_half(
     (PassKind { rows, ..kind }, addresses.of_rows(first_row, layout.halves[half as usize]))
 }
 
-/// The parts of a pass; `head` may be empty.
+/// The dispatches of the embedding, of each layer and of the head, which may be empty.
 fn whole_pass<'a>(embed: &'a [Dispatch], layers: &'a [Vec<Dispatch>], head: &'a [Dispatch]) -> Vec<&'a [Dispatch]> {
     let head = (!head.is_empty()).then_some(head);
     [embed].into_iter().chain(layers.iter().map(Vec::as_slice)).chain(head).collect()

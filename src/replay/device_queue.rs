@@ -18,12 +18,12 @@ const WAKING: Duration = Duration::from_micros(300);
 
 /// A driver and its submits in flight. Signals are waited for in the order of their submits.
 pub struct DeviceQueue<D: Driver> {
-    /// The driver.
+    /// The driver that submits work to the device.
     pub driver: D,
     deadline: Duration,
-    /// Submits that each signal covers.
+    /// The number of submits that each signal reports the end of.
     submits: [Cell<u32>; SIGNALS],
-    /// Submits since the last signal.
+    /// The number of submits that no signal follows yet.
     open: Cell<u32>,
     /// Signals submitted, and signals waited for, since the start.
     signals: Cell<usize>,
@@ -31,7 +31,7 @@ pub struct DeviceQueue<D: Driver> {
 }
 
 impl<D: Driver> DeviceQueue<D> {
-    /// A driver's queue without submits in flight.
+    /// A queue for `driver` to which nothing was submitted.
     pub fn new(driver: D) -> DeviceQueue<D> {
         let deadline = if driver.caps().is_cpu() { CPU_DEADLINE } else { GPU_DEADLINE };
         let (submits, open) = Default::default();
@@ -76,12 +76,12 @@ impl<D: Driver> DeviceQueue<D> {
         Ok(())
     }
 
-    /// Signals submitted and not yet waited for.
+    /// The number of signals that were submitted, and not waited for.
     pub fn under_way(&self) -> usize {
         self.signals.get() - self.waits.get()
     }
 
-    /// Whether everything submitted has been waited for.
+    /// True if all submitted work was waited for.
     pub fn is_idle(&self) -> bool {
         self.under_way() == 0 && !self.is_open()
     }
@@ -101,7 +101,7 @@ impl<D: Driver> DeviceQueue<D> {
         Ok(())
     }
 
-    /// Whether a submit has no signal after it.
+    /// True if the last submit has no signal after it, so that it cannot be waited for yet.
     pub fn is_open(&self) -> bool {
         self.open.get() > 0
     }

@@ -109,7 +109,7 @@ pub trait KernelCompiler {
     /// Begins to compile kernels, in this order. Earlier requests that have not begun are dropped.
     fn request(&mut self, _kernels: &[Kernel]) {}
 
-    /// The state of a requested kernel.
+    /// The state of a kernel that was requested from the compiler.
     fn readiness(&mut self, _kernel: Kernel) -> Readiness {
         Readiness::Ready
     }
@@ -117,12 +117,13 @@ pub trait KernelCompiler {
     /// Waits until another requested kernel is compiled, for `most` at most.
     fn wait(&self, _most: Duration) {}
 
-    /// Whether requested kernels are being compiled.
+    /// True while requested kernels are being compiled.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// Whether a kernel may be [`Readiness::LeftOut`] for good: none is compiled. Passes have no such kernel then.
+    /// True if a kernel may be [`Readiness::LeftOut`] for good, since none can be compiled. Passes have no such kernel
+    /// then.
     fn may_lack(&self) -> bool {
         false
     }
@@ -139,37 +140,37 @@ impl KernelCompiler for Precompiled {}
 /// A command of a list.
 #[allow(clippy::large_enum_variant)] // Most commands of a list run kernels.
 pub enum DeviceCommand<'a, D: Driver> {
-    /// Later commands wait for earlier ones.
+    /// Makes later commands of the list wait for earlier ones, as far as `Edge` says.
     Wait(Edge),
     /// Workgroups of a kernel. The push constants are the whole block, relay's words included.
     Run {
-        /// The kernel.
+        /// The kernel whose workgroups run.
         kernel: Kernel,
-        /// The push constants.
+        /// The push constants, the whole block.
         push: Push,
-        /// Workgroups in x, y and z.
+        /// The number of workgroups in x, y and z.
         groups: [u32; 3],
     },
     /// Zeroes `range` of a memory, in bytes, a multiple of four long.
     Fill(&'a D::Memory, Range<u64>),
-    /// Copies bytes between memories.
+    /// Copies bytes from one memory to another.
     Copy(MemoryCopy<'a, D>),
     /// Records the time when all commands before it in the list have ended. Consecutive stamps of one list have
     /// consecutive numbers.
     Stamp(&'a D::Stamps, usize),
 }
 
-/// A copy between memories.
+/// A copy of bytes from one memory of the device to another.
 pub struct MemoryCopy<'a, D: Driver> {
-    /// The source.
+    /// The memory that is read.
     pub from: &'a D::Memory,
-    /// Bytes from its start.
+    /// The offset in `from` of the first byte that is read.
     pub from_offset: u64,
-    /// The destination.
+    /// The memory that is written.
     pub to: &'a D::Memory,
-    /// Bytes from its start.
+    /// The offset in `to` of the first byte that is written.
     pub to_offset: u64,
-    /// Bytes to copy.
+    /// The number of bytes to copy.
     pub bytes: u64,
 }
 
@@ -180,28 +181,28 @@ impl<'a, D: Driver> MemoryCopy<'a, D> {
     }
 }
 
-/// Memory of a device: one allocation.
+/// An allocation of the device's memory.
 pub trait Memory {
-    /// The device address.
+    /// The address by which the device accesses the memory.
     fn address(&self) -> u64;
 
-    /// The size in bytes.
+    /// The size of the allocation in bytes.
     fn size(&self) -> u64;
 
     /// The start of the host's mapping of all its bytes, if the host maps it. The mapping lives as long as the memory.
     fn mapping(&self) -> Option<NonNull<u8>>;
 
-    /// [`Memory::mapping`] for writing.
+    /// The host's mapping of the memory ([`Memory::mapping`]), for writing.
     fn mapping_mut(&mut self) -> Option<NonNull<u8>> {
         self.mapping()
     }
 
-    /// Whether the host maps it.
+    /// True if the host has mapped the memory.
     fn is_mapped(&self) -> bool {
         self.mapping().is_some()
     }
 
-    /// Whether the host reads it through its caches.
+    /// True if the host reads the memory through its caches, which is fast.
     fn is_cached(&self) -> bool;
 
     /// Hides the host's mapping, as if the host could not see this memory.
@@ -296,9 +297,9 @@ pub trait Memory {
     }
 }
 
-/// Times that lists have recorded.
+/// Timestamps that lists of commands record.
 pub trait Stamps {
-    /// The number of stamps.
+    /// The number of timestamps.
     fn count(&self) -> usize;
 
     /// Reads all stamps. The lists that record them have been submitted and waited for.
@@ -329,7 +330,7 @@ pub trait Stamps {
     }
 }
 
-/// The host's access to memory.
+/// How the host accesses an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
     /// The host never accesses the memory. It is not mapped, and if possible takes nothing of the window through which
@@ -347,18 +348,18 @@ pub enum MemorySource {
     /// Exported if host and GPU share their memory and the driver can export it, else ordinary.
     #[default]
     Auto,
-    /// Allocated by the driver, not shared.
+    /// Memory that the driver allocates, and that no other driver can access.
     Ordinary,
     /// Allocated by the driver and exported as a dma-buf.
     Exported,
 }
 
-/// The state of a requested kernel.
+/// Whether a requested kernel can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// Compiled.
+    /// The kernel is compiled.
     Ready,
-    /// Being compiled, or in the queue.
+    /// The kernel is being compiled, or waits for it.
     NotYet,
     /// Not requested, or replaced by a later request.
     Unasked,

@@ -8,9 +8,9 @@ use crate::schedule::Schedule;
 use crate::schedule::choice::SampleResult;
 use std::time::Instant;
 
-/// The last pass, and the one behind it if it is under way.
+/// The last pass, and the next one if the device already runs it.
 pub(super) struct Flight<D: Driver> {
-    /// Rows of the last pass.
+    /// The rows of the last pass.
     pub rows: Vec<Row>,
     /// Head rows of the last pass, whose states a draft begins with. `None`: it had none, or they are lost.
     pub states: Option<HeadRows>,
@@ -27,13 +27,13 @@ pub(super) struct Flight<D: Driver> {
     pub results: Results<D>,
 }
 
-/// Submitted work that is not waited for.
+/// Work that the device runs, and whose end was not waited for.
 pub(super) struct Submitted {
     pub work: SubmittedWork,
     pub head: Option<HeadRows>,
-    /// Whether the pass was submitted as the next one of the pass before.
+    /// True if the pass was submitted together with the one before it, whose tokens it continues.
     pub is_next: bool,
-    /// Whether the work waits for its sample requests, to be submitted with them.
+    /// True if the work is not submitted yet, but waits for its sample requests.
     pub is_held: bool,
     pub since: Instant,
 }
@@ -41,7 +41,7 @@ pub(super) struct Submitted {
 /// The kind of submitted work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SubmittedWork {
-    /// A pass, by its kind.
+    /// A pass, with the index of its kind.
     Pass(usize),
     /// The head over other rows of the last pass.
     Head,
@@ -52,19 +52,19 @@ pub(super) enum SubmittedWork {
 /// The pass that was submitted before the results of the one before it were known.
 pub(super) struct NextPass {
     pub kind: usize,
-    /// Whether the pass's end has a signal of its own.
+    /// True if a signal reports the end of the pass by itself.
     pub has_signal: bool,
 }
 
 impl<D: Driver> Flight<D> {
-    /// No pass.
+    /// The state before the first pass.
     pub fn new(schedule: &Schedule, results: Results<D>) -> Flight<D> {
         let extent = &schedule.extent;
         let (rows, asked) = (Vec::with_capacity(extent.max_rows), vec![false; extent.head_rows]);
         Flight { rows, states: None, draft_rows: 0, asked, submitted: None, next: None, fetched: 0, results }
     }
 
-    /// Whether a pass of these rows and this head has been submitted as the next one.
+    /// True if the device already runs a pass of these rows and this head, as the next one of the last pass.
     pub fn is_next(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
         let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
             (is.token, is.position, is.sequence) == (self.results.next(i), was.position + 1, was.sequence)
@@ -88,7 +88,7 @@ impl<D: Driver> Flight<D> {
         self.submitted = Some(Submitted { work, head, is_next, is_held, since: Instant::now() });
     }
 
-    /// The load of the last pass.
+    /// The number and the positions of the last pass's rows, which its time depends on.
     pub fn load(&self) -> PassLoad {
         PassLoad::of(&self.rows)
     }
@@ -107,7 +107,7 @@ impl<D: Driver> Flight<D> {
     }
 }
 
-/// All rows as head rows.
+/// Declares all rows as head rows.
 pub(super) fn all_rows(rows: &[Row]) -> HeadRows {
     HeadRows { first: 0, count: rows.len() }
 }

@@ -18,24 +18,24 @@ use std::time::Instant;
 #[derive(Default)]
 pub(super) struct Handover {
     offload: Option<Box<dyn Offload>>,
-    /// Whether the offload reads the KV cache in place.
+    /// True if the offload reads keys and values where the device has them, without copies.
     shares_kv: bool,
     /// The spans of the offload's steps, while a timeline is measured.
     pub spans: Option<Vec<OffloadSpan>>,
 }
 
 impl Handover {
-    /// Hands steps over to `offload`, or none.
+    /// Lets `offload` compute attention; `None` for the device alone.
     pub fn to(offload: Option<Box<dyn Offload>>) -> Handover {
         Handover { offload, ..Handover::default() }
     }
 
-    /// The offload, by which passes are baked.
+    /// The offload, if there is one.
     pub fn offload(&self) -> Option<&dyn Offload> {
         self.offload.as_deref()
     }
 
-    /// Called before a pass. Returns whether passes must be baked anew.
+    /// Gives the offload a chance to be lost or loaded again. Returns true if passes must be baked again for it.
     #[inline]
     pub fn renew(&mut self) -> bool {
         self.offload.as_mut().is_some_and(|offload| offload.renew())
@@ -62,7 +62,7 @@ impl<D: Driver> Replay<D> {
         });
     }
 
-    /// Sets the device's name, with the offload's part.
+    /// Sets the executor's name: the device's, and what the offload computes.
     pub(super) fn set_name(&mut self) {
         let device = &self.queue.driver.caps().name;
         self.name = match self.handover.offload().and_then(Offload::part) {
@@ -71,7 +71,7 @@ impl<D: Driver> Replay<D> {
         };
     }
 
-    /// Bakes every kind of pass anew for the present offload.
+    /// Bakes the lists of every kind of pass again, since the offload has changed.
     #[cold]
     pub(super) fn rebake_all(&mut self) -> Result<()> {
         self.settle()?;

@@ -74,7 +74,7 @@ impl<M: Memory> KvCache<M> {
     }
 }
 
-/// The address of a page: of its part for the pool's first layer.
+/// The device address of a page: of its first layer's keys and values.
 fn address<M: Memory>(layout: &KvLayout, blocks: &[Vec<M>; 2], pool: Pool, page: usize) -> u64 {
     let (block, offset) = layout.pool(pool).in_block(page);
     blocks[pool as usize][block].address() + offset

@@ -18,11 +18,11 @@ use std::ops::Range;
 
 /// The relay counters in the arena: [`RELAY_COUNTERS`] of them.
 pub struct Relay<'a, D: Driver> {
-    /// The arena.
+    /// The memory with the arena, in which the counters are.
     arena: &'a D::Memory,
     /// Bytes from the arena's start, where the step state lies, to the first counter.
     offset: u64,
-    /// Whether a relayed dispatch starts only when those before it have ended ([`Caps::relays_behind`]).
+    /// True if a relayed dispatch starts only when those before it have ended ([`Caps::relays_behind`]).
     behind: bool,
 }
 
@@ -35,7 +35,7 @@ impl<D: Driver> Clone for Relay<'_, D> {
 impl<D: Driver> Copy for Relay<'_, D> {}
 
 impl<'a, D: Driver> Relay<'a, D> {
-    /// The counters in a device's arena.
+    /// The relay counters in the arena of a device.
     pub fn new(arena: &'a D::Memory, layout: &GpuLayout, caps: &Caps) -> Relay<'a, D> {
         Relay { arena, offset: layout.scratch.relay, behind: caps.relays_behind }
     }
@@ -48,13 +48,13 @@ pub type Span<'a, D> = (&'a <D as Driver>::Stamps, usize);
 pub struct List<'a, D: Driver> {
     commands: Vec<DeviceCommand<'a, D>>,
     relay: Option<Relay<'a, D>>,
-    /// Counters used since the last reset.
+    /// The number of counters used since they were last set to 0.
     taken: usize,
     /// The counter shared by the last dispatches, if they are relayed.
     before: Option<Turn>,
 }
 
-/// Relayed dispatches that share a counter.
+/// Relayed dispatches that count themselves in the same counter.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     /// Word of their counter; of the first stage's counter if there are several.
@@ -69,13 +69,13 @@ struct Turn {
 /// How a dispatch waits for its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// Not at all.
+    /// The dispatch needs no output of earlier ones, and does not wait.
     Nothing,
-    /// By an edge.
+    /// The dispatch waits by a barrier.
     Edge,
-    /// For the same dispatches as those before it, whose counter it shares.
+    /// The dispatch waits for what the one before it waits for, and shares its counter.
     Beside,
-    /// For the dispatches before it, by their counter.
+    /// The dispatch waits until the counter of those before it has its final value.
     Turn,
 }
 
@@ -159,7 +159,7 @@ impl<'a, D: Driver> List<'a, D> {
         }
     }
 
-    /// The commands. The host sees their writes.
+    /// The finished list of commands, whose writes the host can see afterwards.
     pub fn end(mut self, stamp: Option<(&'a D::Stamps, usize)>) -> Vec<DeviceCommand<'a, D>> {
         self.wait(Edge::Host);
         self.commands.extend(stamp.map(|(stamps, number)| DeviceCommand::Stamp(stamps, number)));

@@ -15,7 +15,7 @@ use crate::plan::{Plan, Purpose};
 use crate::schedule::Schedule;
 use crate::{Error, Result};
 
-/// Weights and arena on the device.
+/// The device's memory with the weights and the activations.
 pub(super) struct ModelMemory<D: Driver> {
     pub weights: Vec<D::Memory>,
     pub arena: D::Memory,
@@ -42,7 +42,7 @@ impl<D: Driver> ModelMemory<D> {
         Ok(ModelMemory { weights, arena })
     }
 
-    /// The addresses that kernels use.
+    /// The device addresses of weights and arena, which kernels use.
     pub fn addresses(&self) -> Addresses {
         Addresses::new(self.arena.address(), self.weights.iter().map(|b| b.address()).collect())
     }
@@ -53,7 +53,7 @@ impl<D: Driver> ModelMemory<D> {
     }
 }
 
-/// The heap of a purpose.
+/// The index of the heap that the plan has chosen for `purpose`.
 pub(super) fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {
     plan.heap(purpose).ok_or_else(|| Error::device(format!("the plan has no {}", purpose.kind()), "report this"))
 }

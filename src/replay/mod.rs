@@ -76,13 +76,13 @@ use std::time::{Duration, Instant};
 /// The executor on the device of a driver.
 pub struct Replay<D: Driver> {
     schedule: Schedule,
-    /// Offsets in the arena.
+    /// The offsets of the arena's regions.
     layout: GpuLayout,
     options: ReplayOptions,
     target: Target,
     queue: DeviceQueue<D>,
     cancel: Cancel,
-    /// The device's name for the user.
+    /// The name of the device and of the offload, as shown to the user.
     name: String,
     memory: ModelMemory<D>,
     kv: KvCache<D::Memory>,
@@ -90,7 +90,7 @@ pub struct Replay<D: Driver> {
     flight: Flight<D>,
     pace: Pace,
     tuning: KernelTuning<D>,
-    /// The read ceiling's lists.
+    /// Lists that measure the device's highest rate of reading memory.
     ceiling: Ceiling<D>,
     /// The executor of some steps, if there is one.
     handover: Handover,
@@ -178,7 +178,7 @@ impl<D: Driver> Replay<D> {
         }
     }
 
-    /// Bytes of weights, KV cache and arena.
+    /// Bytes of device memory that weights, KV cache and arena take.
     #[cfg(feature = "testing")]
     pub fn allocated(&self) -> u64 {
         let buffers = self.memory.weights.iter().chain(self.kv.blocks.iter().flatten()).chain([&self.memory.arena]);

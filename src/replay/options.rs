@@ -13,15 +13,15 @@ pub enum Tune {
     /// For a few seconds before the first token, by descending benefit, and then while the executor is idle
     /// ([`crate::executor::Measure::improve`]).
     Auto,
-    /// Completely while the model loads.
+    /// The model is tuned completely while it loads.
     Now,
-    /// Only while the executor is idle.
+    /// The model is tuned only while it is idle.
     Idle,
-    /// Never.
+    /// The model is not tuned.
     Off,
 }
 
-/// Settings of the executor on a device.
+/// The settings of an executor on a GPU.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayOptions {
     /// The longest time that one submit should keep the device busy.
@@ -44,7 +44,7 @@ pub struct ReplayOptions {
     pub tune: Option<Tune>,
     /// The source of the arena's and the KV cache's memory.
     pub arena: MemorySource,
-    /// Whether the host maps the KV cache where it can, for an offload.
+    /// True if the host maps the KV cache where it can, so that an offload can read it.
     pub maps_kv: bool,
 }
 
@@ -65,7 +65,7 @@ impl Default for ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// The target before tuning.
+    /// The kernels and tiles that are used before any tuning.
     pub(crate) fn target(&self, caps: &Caps) -> Target {
         let hardware = !caps.is_cpu();
         let (dot, matrix) = match self.arithmetic {

@@ -11,12 +11,12 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The part of a submit after the layers.
+/// The dispatches of a submit after those of the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Nothing.
+    /// No dispatches follow the layers.
     None,
-    /// The head for one row.
+    /// The head follows, for one row.
     One,
     /// The head for all head rows of the schedule.
     All,
@@ -25,7 +25,7 @@ pub(crate) enum Tail {
 pub(super) const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
 
 impl Tail {
-    /// The tail for these head rows.
+    /// The tail that computes the logits of these head rows.
     pub(crate) fn of(head: Option<HeadRows>) -> Tail {
         match head {
             None => Tail::None,
@@ -59,19 +59,19 @@ impl<D: Driver> Stamped<D> {
     }
 }
 
-/// A piece of a pass.
+/// Work of a pass that one engine does without a change to the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Lists, by their indices in [`BakedKind::segments`].
+    /// The device's lists, by their indices in [`BakedKind::segments`].
     Device(Range<usize>),
-    /// A step that the offload runs.
+    /// A step that the offload computes.
     Offload(OffloadPiece),
 }
 
-/// A step that the offload runs.
+/// A step that the offload computes, and its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OffloadPiece {
-    /// The index in the schedule.
+    /// The step's index in the schedule.
     pub step: usize,
     /// The rows that it runs for; `None`: all.
     pub half: Option<PassHalf>,
@@ -80,7 +80,7 @@ pub(crate) struct OffloadPiece {
     pub beside: Range<usize>,
 }
 
-/// Half of a pass's rows.
+/// The first or the second half of a pass's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PassHalf {
     First,
@@ -96,11 +96,11 @@ impl PassHalf {
 pub(crate) struct ListPart {
     pub segment: Segment,
     pub half: Option<PassHalf>,
-    /// Whether all rows of the pass have finished the segment after this list.
+    /// True if this list finishes its segment for all rows of the pass.
     pub ends: bool,
 }
 
-/// The lists of one kind of pass.
+/// The baked lists of one kind of pass.
 pub(crate) struct BakedKind<D: Driver> {
     pub kind: PassKind,
     /// Seconds of a pass with all rows of this kind, if measured by tuning. For a mixed kind, those of consecutive
@@ -146,15 +146,15 @@ impl<D: Driver> BakedKind<D> {
         }
     }
 
-    /// Whether a pass of these rows is one submit.
+    /// True if a pass of these rows is short enough for one submit.
     pub(crate) fn is_whole(&self, rows: &[Row]) -> bool {
         self.per_submit(rows) >= self.segments.lists.len()
     }
 }
 
-/// The lists of drafts.
+/// The baked lists that draft tokens.
 pub(super) struct BakedDraft<D: Driver> {
-    /// Most rows.
+    /// The most rows that the lists draft for.
     pub rows: usize,
     /// A list for each number of steps, from one on.
     pub lists: Vec<D::Baked>,
@@ -162,7 +162,7 @@ pub(super) struct BakedDraft<D: Driver> {
     pub step: Duration,
 }
 
-/// All baked lists.
+/// The baked lists of all passes and drafts.
 pub(crate) struct Passes<D: Driver> {
     pub kinds: Vec<BakedKind<D>>,
     /// The head alone, for one row and for `head_rows`.
@@ -173,7 +173,7 @@ pub(crate) struct Passes<D: Driver> {
     /// The lists that compute sample results, for one row and for `head_rows`, per slot of results: submitted after a
     /// head if a row has a sample request.
     pub(super) choices: Vec<[D::Baked; SLOTS]>,
-    /// Drafts, by ascending rows.
+    /// The lists that draft, in ascending order of their rows.
     pub(super) drafts: Vec<BakedDraft<D>>,
 }
 
@@ -211,12 +211,12 @@ impl<D: Driver> Passes<D> {
         chunk_rows(self.kinds.len(), of, most, beside)
     }
 
-    /// The head alone.
+    /// The list that computes the head by itself, for rows of a pass that has ended.
     pub(crate) fn head(&self, head: HeadRows) -> &Stamped<D> {
         &self.heads[usize::from(head.count > 1)]
     }
 
-    /// [`Passes::head`] for reading its stamps.
+    /// The list of [`Passes::head`], whose timestamps can be read.
     pub(crate) fn head_mut(&mut self, head: HeadRows) -> &mut Stamped<D> {
         &mut self.heads[usize::from(head.count > 1)]
     }
@@ -226,7 +226,7 @@ impl<D: Driver> Passes<D> {
         self.choices[usize::from(head.count > 1)][slot]
     }
 
-    /// The drafts of `rows` rows.
+    /// The smallest lists that draft for at least `rows` rows.
     pub(super) fn draft(&mut self, rows: usize) -> Option<&mut BakedDraft<D>> {
         self.drafts.iter_mut().find(|draft| draft.rows >= rows)
     }

@@ -20,7 +20,7 @@ pub(crate) struct Results<D: Driver> {
     draft: Option<D::Memory>,
     /// Copies of rows of logits. `None` if the host reads the arena through its caches.
     logits: Option<D::Memory>,
-    /// Copy of the sample results.
+    /// A copy of the sample results that the host can read.
     found: D::Memory,
     /// Staging for pages of the KV cache, piece by piece.
     pub pages: D::Memory,
@@ -46,7 +46,7 @@ impl<D: Driver> Results<D> {
         })
     }
 
-    /// Whether logits must be copied before the host can read them.
+    /// True if the host cannot read the logits where the device writes them, so that they must be copied.
     pub(crate) fn are_apart(&self) -> bool {
         self.logits.is_some()
     }
@@ -97,7 +97,7 @@ impl<D: Driver> Results<D> {
         MemoryCopy { from_offset: schedule.found.offset, ..MemoryCopy::new(arena, &self.found, bytes) }
     }
 
-    /// A head row's sample result.
+    /// The sample result of a head row.
     pub(crate) fn found(&self, schedule: &Schedule, row: usize) -> SampleResult<'_> {
         // SAFETY: the executor waits for a choice before it reads the result, and runs no other while the slice borrows
         // it.
@@ -121,17 +121,17 @@ impl<D: Driver> Results<D> {
         self.state.experts_of(self.words(), row)
     }
 
-    /// The next token of a head row.
+    /// The token that follows a head row.
     pub(crate) fn next(&self, row: usize) -> u32 {
         self.word(self.state.next() + row)
     }
 
-    /// Whether the largest logit of a head row is finite.
+    /// True if the largest logit of a head row is finite.
     pub(crate) fn is_finite(&self, row: usize) -> bool {
         self.word(self.state.finite() + row) != 0
     }
 
-    /// Whether a relayed dispatch of the pass gave up waiting.
+    /// True if a relayed dispatch of the pass has waited too long for the one before it.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.word(StateLayout::RELAY_TIMEOUT) != 0
     }

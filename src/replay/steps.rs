@@ -40,13 +40,8 @@ impl<D: Driver> Replay<D> {
         let mut at = offset as u64;
         for piece in bytes.chunks_mut(staging.size() as usize) {
             let end = at + piece.len() as u64;
-            let copy = |(block, there, here, bytes)| MemoryCopy {
-                from: block,
-                from_offset: there,
-                to: staging,
-                to_offset: here,
-                bytes,
-            };
+            let copy =
+                |(from, from_offset, to_offset, bytes)| MemoryCopy { from, from_offset, to: staging, to_offset, bytes };
             self.queue.copy(self.kv.pieces(pool, page, at..end).map(copy))?;
             staging.copy_to(piece)?;
             at = end;
@@ -62,13 +57,8 @@ impl<D: Driver> Replay<D> {
             self.flight.results.pages.copy_from(piece)?;
             let staging = &self.flight.results.pages;
             let end = at + piece.len() as u64;
-            let copy = |(block, there, here, bytes)| MemoryCopy {
-                from: staging,
-                from_offset: here,
-                to: block,
-                to_offset: there,
-                bytes,
-            };
+            let copy =
+                |(to, to_offset, from_offset, bytes)| MemoryCopy { from: staging, from_offset, to, to_offset, bytes };
             self.queue.copy(self.kv.pieces(pool, page, at..end).map(copy))?;
             at = end;
         }

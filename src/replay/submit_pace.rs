@@ -10,7 +10,7 @@ use crate::schedule::{Op, Schedule};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PassLoad {
     rows: usize,
-    /// Sum of the rows' positions.
+    /// The sum of the rows' positions.
     depths: usize,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Pace {
     pub(crate) prefill_rows: usize,
     attend_time: AttendTime,
     pub(crate) submits: u64,
-    /// Seconds of device time spent on passes.
+    /// The seconds for which the device was busy with passes.
     pub(crate) busy: f64,
 }
 
 impl Pace {
-    /// Without a measured pass.
+    /// The pace before any pass is measured, from predicted times.
     pub(crate) fn expected(target: &Target, schedule: &Schedule) -> Pace {
         let attend_time = AttendTime::expected(target, schedule);
         Pace { prefill_rows: schedule.extent.max_rows, attend_time, submits: 0, busy: 0.0 }
@@ -64,7 +64,7 @@ impl Pace {
 /// kind of pass serves few rows and many, at any depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SubmitPace {
-    /// Segments per submit; 0 if not measured.
+    /// The number of segments in a submit; 0 if it was not measured.
     pub(crate) per_submit: usize,
     timed: PassLoad,
 }
@@ -121,7 +121,7 @@ impl AttendTime {
 const DEEPER: usize = 4096;
 
 impl SubmitPace {
-    /// Whether the pace holds for a pass.
+    /// True if the measured pace applies to a pass: it has no more rows, and no much deeper ones.
     pub(crate) fn covers(&self, pass: PassLoad) -> bool {
         self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depths <= 2 * self.timed.depths + pass.rows * DEEPER
     }

@@ -336,7 +336,7 @@ impl<D: Driver> Replay<D> {
         ))
     }
 
-    /// Fails if the next pass is under way, which overwrites the last one's arena.
+    /// Fails if the device already runs the next pass, which overwrites the results of the last one.
     pub(super) fn check_last(&self) -> Result<()> {
         match self.flight.next {
             Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),

@@ -14,9 +14,9 @@ use crate::lower::caps::Caps;
 use crate::lower::kernels::Kernel;
 use crate::lower::target::Target;
 use crate::replay::measure::agenda::Allowance;
+use crate::replay::measure::bed::QueueBed;
 use crate::replay::measure::choices::Choices;
 use crate::replay::measure::fastest::warm_up;
-use crate::replay::measure::testbed::QueueBed;
 use crate::replay::measure::timing::Timing;
 use crate::replay::measure::tuning::{Advance, Tuner, Tuning, TuningGain};
 use crate::schedule::Schedule;
@@ -25,36 +25,36 @@ use std::time::{Duration, Instant};
 
 /// Most time of compiling and tuning together before the first pass by [`Tune::Auto`].
 const BEFORE_FIRST_PASS: Duration = Duration::from_secs(3);
-/// The same beyond the time of loading the weights: a small model should start fast.
+/// The longest tuning before the first pass beyond the time of loading, so that a small model starts fast.
 const BEYOND_LOADING: Duration = Duration::from_secs(1);
-/// With less time left, tuning does not begin.
+/// The least time for which tuning begins. It does not begin with less.
 const LEAST_TIME: Duration = Duration::from_millis(300);
 /// The longest wait for the device's clocks in a call between passes.
 const PATIENCE: Duration = Duration::from_millis(40);
 /// Time to wait for kernels that are being compiled.
 const COMPILING: Duration = Duration::from_millis(20);
 
-/// The tuning of an executor's kernels.
+/// The state of the tuning of an executor's kernels.
 pub(super) struct KernelTuning<D: Driver> {
     /// The state of tuning, if there is something to choose.
     tuning: Option<Tuning>,
     timing: Timing<D>,
-    /// The kinds of pass that are tuned.
+    /// The kinds of pass whose kernels are tuned.
     kinds: Vec<PassKind>,
-    /// Whether there are open questions for idle times.
+    /// True if choices remain that idle time can be used for.
     improves: bool,
-    /// Whether kernels may be being compiled for tuning.
+    /// True if kernels may be in compilation for tuning.
     pub compiles: bool,
 }
 
 impl<D: Driver> KernelTuning<D> {
-    /// Without choices.
+    /// Tuning before any choice is made.
     pub fn new(schedule: &Schedule, caps: &Caps) -> KernelTuning<D> {
         let kinds = tuned(&schedule.extent).collect();
         KernelTuning { tuning: None, timing: Timing::new(warm_up(caps)), kinds, improves: false, compiles: false }
     }
 
-    /// How far tuning is, with the choices of `target`.
+    /// Whether the choices in `target` are defaults, partly measured or complete.
     pub fn state(&self, target: &Target) -> TuningState {
         match self.tuning.is_some() {
             true if self.improves => TuningState::Open,
@@ -63,7 +63,7 @@ impl<D: Driver> KernelTuning<D> {
         }
     }
 
-    /// Stops compiling for tuning: a pass begins.
+    /// Stops the compilation of kernels for tuning, because a pass begins.
     #[cold]
     pub fn stop_compiling(&mut self, driver: &mut D) {
         driver.compiler().request(&[]);
@@ -72,7 +72,7 @@ impl<D: Driver> KernelTuning<D> {
 }
 
 impl<D: Driver> Replay<D> {
-    /// Applies the stored choices.
+    /// Takes the choices that an earlier load stored in a file.
     pub(super) fn recall(&mut self) -> Result<()> {
         if self.options.tunes(&self.target).is_none() || !self.queue.driver.caps().has_clock {
             return Ok(());
@@ -164,7 +164,7 @@ impl<D: Driver> Replay<D> {
         Ok(())
     }
 
-    /// The work of [`crate::Executor::improve`].
+    /// Makes one measurement in idle time, for [`crate::Executor::improve`].
     pub(super) fn improve_once(&mut self) -> Result<Option<Duration>> {
         if !self.tuning.improves {
             return Ok(None);
@@ -189,7 +189,7 @@ impl<D: Driver> Replay<D> {
         Ok(Some(if has_measured || !self.tuning.compiles { Duration::ZERO } else { COMPILING }))
     }
 
-    /// Bakes lists whose tiles have changed anew.
+    /// Bakes those lists again whose tiles differ from those of `old`.
     fn take_choices(&mut self, old: &Target) -> Result<()> {
         let new = &self.target;
         let mut rows: Vec<usize> = Vec::new();

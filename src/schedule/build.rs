@@ -10,7 +10,7 @@ use crate::model::{AttentionShape, Experts, LayerKind, Shape, TensorId, WeightFo
 /// The sizes, besides the model's own, that a schedule is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Largest number of positions in a sequence.
+    /// The most positions that a sequence may have.
     pub context: usize,
     /// Rows of the largest pass: the prefill chunk, or the batch if that is larger.
     pub max_rows: usize,
@@ -27,23 +27,23 @@ pub struct Extent {
 /// The fixed list of steps of one forward pass, and the places of its operands. Every executor runs this list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// The model.
+    /// The model's layers, heads and sizes.
     pub shape: Shape,
     /// The sizes that the schedule was built for.
     pub extent: Extent,
-    /// The weights' places.
+    /// The offsets of all weights in their buffers.
     pub weights: WeightLayout,
-    /// The places of activations and step state.
+    /// The offsets of activations and step state in the arena.
     pub arena: ArenaLayout,
-    /// The pools of KV pages.
+    /// The pools of pages that the KV cache consists of.
     pub kv: KvLayout,
-    /// Each layer's part of its pool's pages.
+    /// For each layer, the offset of its keys and values in its pool's pages.
     pub kv_layers: Vec<KvLayer>,
     /// The residual stream, `[max_rows, hidden]`: after a segment it holds that segment's output.
     pub residual: Slot,
-    /// After the final norm, `[head_rows, hidden]`.
+    /// The residual stream after the final norm, `[head_rows, hidden]`.
     pub normed: Slot,
-    /// `[head_rows, vocab]`.
+    /// The logits of the head rows, `[head_rows, vocab]`.
     pub logits: Slot,
     /// Each head row's sample request ([`choice::SampleRequest`]), `[head_rows, ASK_WORDS]` of u32.
     pub ask: Slot,
@@ -57,10 +57,10 @@ pub struct Schedule {
     pub drafter: Option<Drafter>,
 }
 
-/// A drafter within a schedule.
+/// The slots and the weights of a drafter, which a schedule runs after its model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drafter {
-    /// The drafter's own shape.
+    /// The drafter's own layers, heads and sizes.
     pub shape: Shape,
     /// Most rows of a draft, each of another sequence.
     pub rows: usize,
@@ -74,15 +74,15 @@ pub const DRAFT_STEPS: usize = 7;
 /// device well.
 pub const DRAFT_SEQUENCES: usize = 8;
 
-/// The activation slots, each with its columns.
+/// The slots of all activations in the arena.
 struct Slots {
     layers: LayerSlots,
-    /// Final norm's output, head rows only.
+    /// The final norm's output, for head rows only.
     head_in: Slot,
     logits: Slot,
     ask: Slot,
     allowed: Slot,
-    /// The largest logit of each part of a block.
+    /// The largest eligible logit of each part of a block, for sampling.
     tops: Slot,
     found: Slot,
 }
@@ -93,15 +93,15 @@ struct LayerSlots {
     residual: Slot,
     /// Input of the next linear step: a normed residual.
     normed: Slot,
-    /// Attention of the local layers.
+    /// The slots of attention in local layers.
     local: AttentionSlots,
     /// Attention of the global layers: the same slots if the widths are equal.
     global: AttentionSlots,
-    /// Output of a sublayer, before its post-norm.
+    /// The output of a sublayer, before the norm after it.
     sublayer: Slot,
-    /// Gate and up side by side.
+    /// The outputs of gate and up, side by side.
     gate_up: Slot,
-    /// GELU(gate) * up.
+    /// The gated product, GELU(gate) * up.
     gated: Slot,
     /// The experts; `None` if the model has none.
     experts: Option<ExpertSlots>,
@@ -110,25 +110,25 @@ struct LayerSlots {
 /// The activation slots of the experts. Those of expert rows have a row for each expert that a row uses.
 #[derive(Clone, Copy)]
 struct ExpertSlots {
-    /// The router's input.
+    /// The input of the router.
     router_in: Slot,
-    /// The router's scores.
+    /// The router's score of each expert.
     scores: Slot,
-    /// Indices of the chosen experts, of u32.
+    /// The indices of the experts that each row uses, as u32.
     chosen: Slot,
-    /// The chosen experts' gains.
+    /// The factors by which the chosen experts' outputs are multiplied.
     gains: Slot,
-    /// The experts' input.
+    /// The input of the experts.
     input: Slot,
-    /// Gate and up side by side; expert rows.
+    /// The outputs of the experts' gate and up, side by side; expert rows.
     gate_up: Slot,
-    /// GELU(gate) * up; expert rows.
+    /// The experts' gated product, GELU(gate) * up; expert rows.
     gated: Slot,
-    /// The outputs before their sum; expert rows.
+    /// The output of each expert, before their sum; expert rows.
     parts: Slot,
-    /// The sum.
+    /// The sum of the experts' outputs.
     sum: Slot,
-    /// The dense half's output behind its norm, and the sum of both halves.
+    /// The dense half's output after its norm, and then the sum of both halves.
     halves: Slot,
     /// State word for the experts of head rows in the last layer.
     kept: usize,
@@ -156,9 +156,9 @@ impl ExpertSlots {
 /// The slots of attention in one kind of layer.
 #[derive(Clone, Copy)]
 struct AttentionSlots {
-    /// Q, K and V side by side.
+    /// The projections Q, K and V, side by side.
     qkv: Slot,
-    /// Attention's output.
+    /// The output of attention, before its projection.
     attended: Slot,
 }
 
@@ -224,7 +224,7 @@ struct DraftSlots {
     layers: LayerSlots,
     /// The last token's embedding and the state, side by side, each as wide as the model.
     input: Slot,
-    /// The final norm's output.
+    /// The output of the drafter's final norm.
     head_in: Slot,
 }
 
@@ -342,7 +342,7 @@ impl Schedule {
         }
     }
 
-    /// The same schedule with elements of another type in the KV cache, and the same pages.
+    /// The same schedule and the same pages, with `kv` as the type of the KV cache's elements.
     pub fn with_kv(&self, kv: KvType) -> Schedule {
         let mut schedule = self.clone();
         schedule.extent.kv = kv;
@@ -362,7 +362,7 @@ impl Schedule {
         std::iter::once(Segment::Embed).chain((0..layers).map(Segment::Layer)).chain([Segment::Head])
     }
 
-    /// Indices of a segment's steps.
+    /// The indices of the steps that belong to a segment.
     pub fn steps_of(&self, segment: Segment) -> std::ops::Range<usize> {
         let first = self.steps.partition_point(|s| order(s.segment) < order(segment));
         let end = self.steps.partition_point(|s| order(s.segment) <= order(segment));

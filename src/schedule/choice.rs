@@ -11,12 +11,12 @@ pub const BLOCK: usize = 1024;
 /// Parts of a block: part `g` has its elements `g, g + PARTS, …`. The candidates are found among the parts with the largest
 /// maxima.
 pub const PARTS: usize = 16;
-/// Largest `top_k` of a request.
+/// The largest `top_k` that a request may have.
 pub const MOST_TOP_K: usize = 256;
 /// Most tokens of the list. It is longer than [`MOST_TOP_K`], since the bound that admits the requested tokens admits a
 /// few more.
 pub const MOST_LISTED: usize = 512;
-/// Most edited tokens of a row.
+/// The most tokens of a row whose logits a request may change.
 pub const MOST_EDITS: usize = 384;
 
 /// Request word: the number of likeliest tokens requested; 0 if the row takes its argmax and has no result.
@@ -27,11 +27,11 @@ pub const SCALE: usize = 1;
 pub const UNIT: usize = 2;
 /// Request word: 1 if only the tokens in the row's set are allowed.
 pub const MASKED: usize = 3;
-/// Request word: number of edits.
+/// The index of the request's word with the number of edits.
 pub const EDITS: usize = 4;
-/// Request word: the edits' first token id.
+/// The index of the request's word with the first edit's token id. The other edits follow.
 pub const EDIT_IDS: usize = 8;
-/// Words of a request.
+/// The number of words in a request.
 pub const ASK_WORDS: usize = EDIT_IDS + MOST_EDITS;
 
 /// Result word: number of listed tokens. If it exceeds [`MOST_LISTED`], the list is empty.
@@ -42,24 +42,24 @@ pub const FLOOR: usize = 1;
 pub const PICKED: usize = 2;
 /// Result word: the list's first entry, each a token id and its logit, in any order.
 pub const LIST: usize = 4;
-/// Result word: the first edit's logit.
+/// The index of the result's word with the first edit's logit. The other edits follow.
 pub const EDITED: usize = LIST + 2 * MOST_LISTED;
 /// Result word: the first logit of the picked block.
 pub const PICKED_LOGITS: usize = EDITED + MOST_EDITS;
 /// Result word: block 0's largest eligible logit, then its sum; the other blocks follow.
 pub const SUMS: usize = PICKED_LOGITS + BLOCK;
 
-/// Blocks of a vocabulary.
+/// The number of blocks that a vocabulary is divided into.
 pub fn blocks(vocab: usize) -> usize {
     vocab.div_ceil(BLOCK)
 }
 
-/// Words of a row's result.
+/// The number of words in a row's sample result.
 pub fn found_words(vocab: usize) -> usize {
     SUMS + 2 * blocks(vocab)
 }
 
-/// Words of a set of tokens.
+/// The number of words in a set of tokens, which has a bit for each token.
 pub fn set_words(vocab: usize) -> usize {
     vocab.div_ceil(32)
 }
@@ -72,13 +72,13 @@ pub struct SampleRequest<'a> {
 }
 
 impl<'a> SampleRequest<'a> {
-    /// An empty request. `words`: [`ASK_WORDS`]; `allowed`: [`set_words`].
+    /// An empty request in `words` ([`ASK_WORDS`]), whose set of tokens is in `allowed` ([`set_words`]).
     pub fn new(words: &'a mut [u32], allowed: &'a mut [u32]) -> SampleRequest<'a> {
         words[TOP_K] = 0;
         SampleRequest { words, allowed, is_set: false }
     }
 
-    /// Whether the request has been set.
+    /// True if the row has a request. Otherwise the device takes its argmax.
     pub fn is_set(&self) -> bool {
         self.is_set
     }
@@ -116,14 +116,14 @@ impl<'a> SampleRequest<'a> {
     }
 }
 
-/// A head row's sample result.
+/// The tokens and the sums that the device found for a head row's request.
 #[derive(Clone, Copy)]
 pub struct SampleResult<'a> {
     words: &'a [u32],
 }
 
 impl<'a> SampleResult<'a> {
-    /// Wraps a row's result, [`found_words`] long.
+    /// The result in a row's `words`, [`found_words`] of them.
     pub fn new(words: &'a [u32]) -> SampleResult<'a> {
         SampleResult { words }
     }
@@ -142,7 +142,7 @@ impl<'a> SampleResult<'a> {
         (1..=MOST_LISTED).contains(&(self.words[COUNT] as usize)) && self.is_sound()
     }
 
-    /// Whether every logit is a number or −∞.
+    /// True if each logit is a number or −∞.
     pub fn is_sound(self) -> bool {
         self.sums().all(|(largest, sum)| largest < f32::INFINITY && sum < f32::INFINITY)
     }
@@ -152,7 +152,7 @@ impl<'a> SampleResult<'a> {
         f32::from_bits(self.words[FLOOR])
     }
 
-    /// The logit of edit `i`.
+    /// The changed token's logit, for edit `i` of the request.
     pub fn edited(self, i: usize) -> f32 {
         f32::from_bits(self.words[EDITED..PICKED_LOGITS][i])
     }

@@ -18,7 +18,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// All bytes.
+    /// The sum of all bytes, those of memory and of activations.
     pub fn bytes(&self) -> u64 {
         self.memory_bytes() + self.activation_bytes
     }
@@ -52,38 +52,38 @@ impl std::iter::Sum for Cost {
 pub enum PassShape {
     /// `rows` consecutive positions of one sequence, the first at `depth`.
     Prefill {
-        /// Rows.
+        /// The number of rows, all of one sequence.
         rows: usize,
-        /// Position of the first row.
+        /// The position of the first row in its sequence.
         depth: usize,
     },
     /// One row in each of `sequences` sequences, all at position `depth`.
     Decode {
-        /// Sequences.
+        /// The number of sequences.
         sequences: usize,
-        /// Position of each row.
+        /// The position of each row in its sequence.
         depth: usize,
     },
     /// A chunk of a prompt, as in `Prefill`, and beside it one row in each of `sequences` sequences.
     Mixed {
-        /// Rows of the chunk.
+        /// The number of rows in the chunk.
         chunk: usize,
-        /// Position of the chunk's first row.
+        /// The position of the chunk's first row.
         depth: usize,
-        /// Whether the chunk's last row is a head row.
+        /// True if the chunk's last row is a head row, because the prompt ends there.
         ends: bool,
-        /// Sequences beside the chunk.
+        /// The number of other sequences in the pass, each with one row.
         sequences: usize,
-        /// Position of each of the sequences' rows.
+        /// The position of each other sequence's row.
         beside: usize,
     },
     /// The next row of each of `sequences` sequences and the drafted ones after it, all of them head rows.
     Verify {
-        /// Sequences.
+        /// The number of sequences.
         sequences: usize,
-        /// Rows of all sequences together.
+        /// The number of rows of all sequences together.
         rows: usize,
-        /// Position of each sequence's first row.
+        /// The position of each sequence's first row.
         depth: usize,
     },
 }
@@ -144,7 +144,7 @@ pub fn distinct_experts(count: usize, used: usize, rows: u64) -> f64 {
     count as f64 * (1.0 - left_out.powf(rows as f64))
 }
 
-/// Cost of one step of `pass`.
+/// The bytes and operations of one step in a pass of this shape.
 pub fn step_cost(step: &Step, pass: PassShape) -> Cost {
     let rows = match step.rows {
         Rows::Pass | Rows::Draft | Rows::DraftSource => pass.rows(),

@@ -12,7 +12,7 @@ use crate::model::{LayerKind, Shape};
 use crate::schedule::Extent;
 use std::ops::Range;
 
-/// Positions of a page.
+/// The number of positions in a page.
 pub const PAGE: usize = 64;
 /// Usual bytes of a block of pages, unless one page is larger. Drivers limit the number of allocations, and the size of
 /// each (Vulkan allows at least 1 GiB).
@@ -21,14 +21,14 @@ const BLOCK_BYTES: u64 = 512 << 20;
 /// The kinds of layer that have pages of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pool {
-    /// Global layers, which see every position.
+    /// The pool of the global layers, which attend to every position.
     Global,
     /// Local layers, which see the positions in their window.
     Local,
 }
 
 impl Pool {
-    /// Both pools.
+    /// The pools of global and of local layers.
     pub const ALL: [Pool; 2] = [Pool::Global, Pool::Local];
 
     /// The pool of a kind of layer.
@@ -39,7 +39,7 @@ impl Pool {
         }
     }
 
-    /// The kind of layer with this pool.
+    /// The kind of the layers whose pages are in this pool.
     fn kind(self) -> LayerKind {
         match self {
             Pool::Global => LayerKind::Global,
@@ -48,24 +48,24 @@ impl Pool {
     }
 }
 
-/// A layer's keys and values: its part of each page of a pool.
+/// The keys and values of one layer, which has a part of each page of a pool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KvLayer {
-    /// Index of the layer.
+    /// The index of the layer in the model.
     pub layer: usize,
-    /// The pool of its pages.
+    /// The pool that the layer's pages belong to.
     pub pool: Pool,
-    /// The index among the pool's layers.
+    /// The index of the layer among those of its pool.
     pub place: usize,
-    /// Key (and value) heads.
+    /// The number of key heads, which is that of value heads.
     pub kv_heads: usize,
-    /// Elements of one head, without padding.
+    /// The number of elements in a head, without padding.
     pub head_dim: usize,
-    /// Element type on a device.
+    /// The type of the cache's elements on a device.
     pub element: KvType,
     /// Entries of a sequence's page table, a power of two.
     pub entries: usize,
-    /// Most positions of a sequence.
+    /// The most positions of a sequence.
     pub context: usize,
     /// Pages of a block. On a device, that many parts lie between a page's part of this layer and its part of the
     /// pool's next layer.
@@ -96,20 +96,20 @@ impl KvLayer {
     }
 }
 
-/// A pool's pages.
+/// The sizes of one pool's pages, and their division into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLayout {
-    /// The pool.
+    /// The pool whose pages these are.
     pub pool: Pool,
-    /// Pages of all sequences together.
+    /// The number of pages for all sequences together.
     pub pages: usize,
-    /// Most pages that a sequence holds.
+    /// The most pages that one sequence needs.
     pub most: usize,
-    /// Bytes of a page.
+    /// The size of a page in bytes, with all layers of the pool.
     pub page_bytes: u64,
     /// Bytes of one position's keys, or values, of one head.
     pub position_bytes: usize,
-    /// Bytes of a layer's part of a page.
+    /// The size of one layer's keys and values in a page, in bytes.
     pub part_bytes: u64,
     /// Pages of a block. All blocks have equally many, so that the distance between layers is the same in each.
     pub block_pages: usize,
@@ -121,12 +121,12 @@ impl PoolLayout {
         self.most.next_power_of_two()
     }
 
-    /// Number of blocks.
+    /// The number of blocks that the pages are allocated in.
     pub fn blocks(&self) -> usize {
         self.pages / self.block_pages
     }
 
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub fn block_bytes(&self) -> u64 {
         self.page_bytes.saturating_mul(self.block_pages as u64)
     }
@@ -156,7 +156,7 @@ impl PoolLayout {
     }
 }
 
-/// Both pools.
+/// The layouts of the global and of the local layers' pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvLayout([PoolLayout; 2]);
 
@@ -186,7 +186,7 @@ impl KvLayout {
         }))
     }
 
-    /// A pool.
+    /// The layout of one pool.
     pub fn pool(&self, pool: Pool) -> &PoolLayout {
         &self.0[pool as usize]
     }
@@ -196,12 +196,12 @@ impl KvLayout {
         self.pool(Pool::Global).pages.saturating_mul(PAGE)
     }
 
-    /// Whether a single sequence can be as long as the context.
+    /// True if there are enough pages for a sequence as long as the context.
     pub fn holds_one(&self) -> bool {
         self.0.iter().all(|pool| pool.pages >= pool.most)
     }
 
-    /// The same pages in the same blocks, with another element type.
+    /// The same pages and blocks, with elements of the type `to`.
     pub(super) fn with_elements(&self, from: KvType, to: KvType) -> KvLayout {
         let scaled = |bytes: u64| bytes / from.bytes() as u64 * to.bytes() as u64;
         KvLayout(self.0.map(|pool| PoolLayout {
@@ -218,7 +218,7 @@ impl KvLayout {
         layout.pages = layout.pages.min(blocks * layout.block_pages);
     }
 
-    /// Bytes of all pages.
+    /// The size of all pages in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|pool| (pool.pages as u64).saturating_mul(pool.page_bytes)).fold(0, u64::saturating_add)
     }

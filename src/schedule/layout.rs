@@ -19,7 +19,7 @@ const STATE_HEADER: usize = 8;
 /// before a replay. Kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateLayout {
-    /// Rows of the largest pass.
+    /// The most rows that a pass may have.
     pub max_rows: usize,
     /// Rows of logits that one replay of the head computes.
     pub head_rows: usize,
@@ -30,7 +30,7 @@ pub struct StateLayout {
 }
 
 impl StateLayout {
-    /// Word index: live rows of the pass.
+    /// The index of the word with the pass's number of live rows.
     pub const ROWS: usize = 0;
     /// Word index: first row whose logits are computed.
     pub const HEAD_FIRST: usize = 1;
@@ -47,7 +47,7 @@ impl StateLayout {
         STATE_HEADER + i * self.max_rows.next_multiple_of(4)
     }
 
-    /// The places of all rows' tokens, positions and sequences among `words`, the state's.
+    /// The words of all rows' tokens, of their positions and of their sequences, within `words`.
     #[inline]
     pub fn rows_mut(self, words: &mut [u32]) -> [&mut [u32]; 3] {
         let most = self.max_rows.next_multiple_of(4);
@@ -56,12 +56,12 @@ impl StateLayout {
         [tokens, positions, &mut others[..most]]
     }
 
-    /// Word index of row 0's token id.
+    /// The index of the word with row 0's token id.
     pub fn token(self) -> usize {
         self.array(0)
     }
 
-    /// Word index of row 0's position.
+    /// The index of the word with row 0's position.
     pub fn position(self) -> usize {
         self.array(1)
     }
@@ -114,7 +114,7 @@ impl StateLayout {
         self.drafted(step) + self.draft_rows.next_multiple_of(4)
     }
 
-    /// Words in all.
+    /// The number of words in the step state.
     pub fn words(self) -> usize {
         self.drafted(DRAFT_STEPS)
     }
@@ -124,7 +124,7 @@ impl StateLayout {
 /// on the CPU keep tables of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLayout {
-    /// Bytes from the arena's start.
+    /// The offset of the tables from the arena's start, in bytes.
     pub offset: u64,
     /// Entries of a sequence, a power of two.
     pub entries: usize,
@@ -141,13 +141,13 @@ impl TableLayout {
 /// The arena: the step state, the page tables, then every activation slot. No two share bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArenaLayout {
-    /// The step state, at offset 0.
+    /// The layout of the step state, which is at offset 0.
     pub state: StateLayout,
-    /// The page tables, by pool.
+    /// The page tables of each pool.
     pub tables: [TableLayout; 2],
     /// Every slot with its name, by ascending offset.
     pub slots: Vec<(&'static str, Slot)>,
-    /// Bytes in all.
+    /// The size of the arena in bytes.
     pub bytes: u64,
 }
 
@@ -186,7 +186,7 @@ impl ArenaLayout {
     }
 }
 
-/// The place of one tensor of the checkpoint in its weight buffer.
+/// The range of a weight buffer that one tensor of the checkpoint fills.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Placement {
     /// Rows of a matrix, possibly of a stacked one. `offset`, `scales` and `rows` are those of the tensor's own part.
@@ -197,14 +197,14 @@ pub enum Placement {
     Frequencies(Rope, Vector),
 }
 
-/// One weight buffer's contents.
+/// The tensors that one weight buffer consists of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BufferLayout {
-    /// The buffer.
+    /// The weight buffer that is laid out.
     pub buffer: WeightBuffer,
-    /// Bytes in all.
+    /// The size of the buffer in bytes.
     pub bytes: u64,
-    /// The tensors.
+    /// The tensors in the buffer, in order.
     pub tensors: Vec<Placement>,
 }
 
@@ -218,18 +218,18 @@ pub struct KindVectors {
     pub plain: Option<[Vector; 2]>,
 }
 
-/// The places of a layer's weights in its buffer.
+/// The offsets of a layer's weights in its buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerWeights {
-    /// `[hidden]`.
+    /// The weights of the norm before attention, `[hidden]`.
     pub input_norm: Vector,
-    /// `[hidden]`.
+    /// The weights of the norm after attention, `[hidden]`.
     pub post_attention_norm: Vector,
-    /// `[hidden]`.
+    /// The weights of the norm before the feed-forward network, `[hidden]`.
     pub pre_ffn_norm: Vector,
-    /// `[hidden]`.
+    /// The weights of the norm after the feed-forward network, `[hidden]`.
     pub post_ffn_norm: Vector,
-    /// `[head_dim]`.
+    /// The weights of the norm over each query head, `[head_dim]`.
     pub q_norm: Vector,
     /// `[head_dim]`; `None` in a drafter's layer, which has no keys of its own.
     pub k_norm: Option<Vector>,
@@ -237,78 +237,78 @@ pub struct LayerWeights {
     /// Where the keys are the source of the values, K stands in V's place too: a second product of so few rows costs
     /// less than a copy between two steps.
     pub qkv: Vec<Matrix>,
-    /// `[hidden, q_width]`.
+    /// The projection of attention's output, `[hidden, q_width]`.
     pub o: Matrix,
     /// Gate and up stacked: `[2 ffn, hidden]`; two matrices if their formats differ.
     pub gate_up: Vec<Matrix>,
-    /// `[hidden, ffn]`.
+    /// The down projection of the feed-forward network, `[hidden, ffn]`.
     pub down: Matrix,
-    /// `[1]`; `None` if the model has none.
+    /// The number that multiplies the layer's output, `[1]`; `None` if the model has none.
     pub scalar: Option<Vector>,
     /// The experts beside gate, up and down; `None` if the model has none.
     pub experts: Option<ExpertWeights>,
 }
 
-/// The places of a layer's experts and of their router.
+/// The offsets of a layer's experts and of their router.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExpertWeights {
-    /// `[hidden]`, before the router.
+    /// The weights of the norm before the router, `[hidden]`.
     pub router_norm: Vector,
-    /// `[count, hidden]`.
+    /// The router's projection, `[count, hidden]`.
     pub router: Matrix,
-    /// Each expert's factor of its gain, `[count]`.
+    /// The factor of each expert's output, `[count]`.
     pub factors: Vector,
-    /// `[hidden]`, before the experts.
+    /// The weights of the norm before the experts, `[hidden]`.
     pub input_norm: Vector,
-    /// `[hidden]`, behind the dense half.
+    /// The weights of the norm after the dense half, `[hidden]`.
     pub post_dense_norm: Vector,
-    /// `[hidden]`, behind the experts' sum.
+    /// The weights of the norm after the experts' sum, `[hidden]`.
     pub post_norm: Vector,
-    /// `[count * ffn, hidden]`, expert by expert.
+    /// The experts' gate projections, one expert after the other: `[count * ffn, hidden]`.
     pub gate: Matrix,
-    /// `[count * ffn, hidden]`. Of the gate's format it lies behind it.
+    /// The experts' up projections, `[count * ffn, hidden]`. They follow the gates in memory if the formats are equal.
     pub up: Matrix,
-    /// `[count * hidden, ffn]`.
+    /// The experts' down projections, `[count * hidden, ffn]`.
     pub down: Matrix,
 }
 
-/// The places of a drafter's weights, all in one buffer.
+/// The offsets of a drafter's weights, all in one buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DrafterWeights {
-    /// Of its input, `[hidden, 2 * backbone]`.
+    /// The projection of the drafter's input, `[hidden, 2 * backbone]`.
     pub pre_projection: Matrix,
-    /// To its next state, `[backbone, hidden]`.
+    /// The projection to the drafter's next state, `[backbone, hidden]`.
     pub post_projection: Matrix,
-    /// `[vocab, hidden]`.
+    /// The drafter's head, `[vocab, hidden]`.
     pub head: Matrix,
-    /// `[hidden]`.
+    /// The weights of the drafter's final norm, `[hidden]`.
     pub final_norm: Vector,
-    /// One entry per layer.
+    /// The weights of the drafter's layers, first to last.
     pub layers: Vec<LayerWeights>,
 }
 
-/// Every weight's place.
+/// The offsets of all weights of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightLayout {
     /// All buffers: embedding, layers in order, the head unless it is tied, then the drafter's.
     pub buffers: Vec<BufferLayout>,
-    /// `[vocab, hidden]`.
+    /// The table of token embeddings, `[vocab, hidden]`.
     pub embedding: Matrix,
     /// `[vocab, hidden]`; the same as `embedding` if tied.
     pub head: Matrix,
-    /// `[hidden]`.
+    /// The weights of the final norm, `[hidden]`.
     pub final_norm: Vector,
-    /// Vectors of the local layers.
+    /// The vectors that all local layers share.
     pub local: KindVectors,
-    /// Vectors of the global layers.
+    /// The vectors that all global layers share.
     pub global: KindVectors,
-    /// One entry per layer.
+    /// The weights of the layers, first to last.
     pub layers: Vec<LayerWeights>,
     /// The weights of the drafter, if there is one.
     pub drafter: Option<DrafterWeights>,
 }
 
-/// Lays out one buffer, front to back.
+/// Allocates tensors in one buffer, each after the one before.
 struct Packer {
     layout: BufferLayout,
 }
@@ -352,7 +352,7 @@ impl Packer {
         ids.chunk_by(|a, b| formats(*a) == formats(*b)).map(|ids| self.matrix(shape, formats(ids[0]), ids)).collect()
     }
 
-    /// A layer's tensors.
+    /// Allocates the tensors of a layer.
     fn layer(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, layer: usize) -> LayerWeights {
         let id = |role| TensorId::Layer(layer, role);
         let format = |role| formats(id(role));
@@ -379,7 +379,7 @@ impl Packer {
         }
     }
 
-    /// The tensors of a layer's experts.
+    /// Allocates the tensors of a layer's experts.
     fn experts(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, layer: usize) -> ExpertWeights {
         let id = |role| TensorId::Layer(layer, role);
         let mut matrix = |role| self.matrix(shape, formats(id(role)), &[id(role)]);
@@ -407,7 +407,7 @@ impl Packer {
         }
     }
 
-    /// A drafter's tensors.
+    /// Allocates the tensors of a drafter.
     fn drafter(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat) -> DrafterWeights {
         let mut matrix = |id| self.matrix(shape, formats(id), &[id]);
         let head = if shape.tied { TensorId::Embedding } else { TensorId::Head };
@@ -484,7 +484,7 @@ impl WeightLayout {
         self
     }
 
-    /// The vectors of a kind of layer.
+    /// The vectors that all layers of this kind share.
     pub fn kind(&self, kind: LayerKind) -> &KindVectors {
         match kind {
             LayerKind::Local => &self.local,
@@ -492,7 +492,7 @@ impl WeightLayout {
         }
     }
 
-    /// Bytes of all buffers.
+    /// The size of all weight buffers in bytes.
     pub fn bytes(&self) -> u64 {
         self.buffers.iter().map(|b| b.bytes).sum()
     }
@@ -520,7 +520,7 @@ impl WeightLayout {
         self.formats().into_iter().map(WeightFormat::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Index of a buffer in [`WeightLayout::buffers`].
+    /// The index of a buffer in [`WeightLayout::buffers`].
     pub fn index(&self, buffer: WeightBuffer) -> usize {
         match buffer {
             WeightBuffer::Embedding => 0,

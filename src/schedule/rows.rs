@@ -16,7 +16,7 @@ pub fn leading_run(rows: &[Row]) -> usize {
     rows.len().min(1) + rows.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// Whether `next` is the row after `row` in its sequence.
+/// True if `next` is at the position after `row`, in the same sequence.
 pub(crate) fn follows(row: Row, next: Row) -> bool {
     row.sequence == next.sequence && row.position + 1 == next.position
 }

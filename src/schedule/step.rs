@@ -6,44 +6,44 @@
 use super::kv::KvLayer;
 use crate::model::WeightFormat;
 
-/// One of the weight buffers.
+/// A buffer of weights on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightBuffer {
     /// The embedding table, the final norm and RoPE's frequencies.
     Embedding,
-    /// A layer's matrices and norms.
+    /// The buffer with a layer's matrices and norms.
     Layer(usize),
     /// The head, unless it is tied to the embedding table.
     Head,
-    /// All of a drafter's tensors.
+    /// The buffer with all of a drafter's tensors.
     Drafter,
 }
 
 /// A vector of f32: an RMSNorm's raw `w`, to which the norm adds 1, RoPE's inverse frequencies, or a layer's scalar.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Vector {
-    /// The buffer that holds it.
+    /// The buffer that the vector is in.
     pub buffer: WeightBuffer,
-    /// Bytes from the buffer's start.
+    /// The offset of the first element from the buffer's start, in bytes.
     pub offset: u64,
-    /// Elements.
+    /// The number of elements.
     pub len: usize,
 }
 
 /// A matrix `[rows, cols]` in a weight format, with rows padded by that format's rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Matrix {
-    /// The buffer that holds it.
+    /// The buffer that the matrix is in.
     pub buffer: WeightBuffer,
     /// Bytes from the buffer's start to row 0.
     pub offset: u64,
     /// Bytes from the buffer's start to row 0's scales. Unused by formats without scales.
     pub scales: u64,
-    /// Output features.
+    /// The number of output features.
     pub rows: usize,
-    /// Input features.
+    /// The number of input features.
     pub cols: usize,
-    /// How elements and scales are stored.
+    /// The format in which elements and scales are stored.
     pub format: WeightFormat,
 }
 
@@ -67,9 +67,9 @@ impl Matrix {
 pub struct Slot {
     /// Bytes from the arena's start to row 0, column 0 of this view.
     pub offset: u64,
-    /// Columns of this view.
+    /// The number of columns that this slot covers.
     pub width: usize,
-    /// Elements from one row to the next.
+    /// The distance from one row to the next, in elements.
     pub stride: usize,
 }
 
@@ -80,7 +80,7 @@ impl Slot {
         Slot { offset: self.offset + 4 * first as u64, width, stride: self.stride }
     }
 
-    /// Byte offset of row `r`.
+    /// The offset of row `r` from the arena's start, in bytes.
     pub fn row(self, r: usize) -> u64 {
         self.offset + 4 * (r * self.stride) as u64
     }
@@ -94,16 +94,16 @@ impl Slot {
 /// The element type of the KV cache. The reference executor always keeps f32, the CPU executor f16 or bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KvType {
-    /// IEEE half, 2 bytes.
+    /// IEEE half precision, 2 bytes.
     F16,
     /// bfloat16, 2 bytes: the type that the NPU multiplies.
     Bf16,
-    /// f32, 4 bytes.
+    /// IEEE single precision, 4 bytes.
     F32,
 }
 
 impl KvType {
-    /// Bytes of one element.
+    /// The size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             KvType::F16 | KvType::Bf16 => 2,
@@ -111,7 +111,7 @@ impl KvType {
         }
     }
 
-    /// Elements as f32.
+    /// Converts stored elements to f32.
     pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
         match self {
             KvType::F16 => bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
@@ -120,7 +120,7 @@ impl KvType {
         }
     }
 
-    /// The bytes of elements.
+    /// Converts f32 to the bytes of stored elements.
     pub fn encode(self, elements: &[f32]) -> Vec<u8> {
         match self {
             KvType::F16 => elements.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect(),
@@ -157,111 +157,111 @@ pub enum Rows {
 /// A kernel with its operands. `r` runs over the step's rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// `out[r] = table[token[r]] * scale`.
+    /// Looks up embeddings: `out[r] = table[token[r]] * scale`.
     Embed {
-        /// `[vocab, hidden]`.
+        /// The table of token embeddings, `[vocab, hidden]`.
         table: Matrix,
-        /// `sqrt(hidden)`.
+        /// The factor of embeddings, `sqrt(hidden)`.
         scale: f32,
-        /// `[rows, hidden]`.
+        /// The residual stream, `[rows, hidden]`.
         out: Slot,
     },
     /// `out[r] = x[r] * rsqrt(mean(x[r]^2) + eps) * (1 + weight)`. On [`Rows::Head`] it also gathers: it reads row
     /// `head_first + r` of `x`; on [`Rows::DraftSource`] row `source[r]`.
     RmsNorm {
-        /// `[rows, width]`.
+        /// The input of the norm, `[rows, width]`.
         x: Slot,
-        /// `[width]`.
+        /// The norm's weights, `[width]`.
         weight: Vector,
-        /// Added to the mean square.
+        /// A small number that is added to the mean square.
         eps: f32,
-        /// `[rows, width]`.
+        /// The normed rows, `[rows, width]`.
         out: Slot,
     },
-    /// `out[r] = weight · x[r]`.
+    /// Multiplies rows by a matrix: `out[r] = weight · x[r]`.
     Linear {
-        /// `[out width, x width]`.
+        /// The matrix, `[out width, x width]`.
         weight: Matrix,
-        /// `[rows, weight.cols]`.
+        /// The input rows, `[rows, weight.cols]`.
         x: Slot,
-        /// `[rows, weight.rows]`.
+        /// The output rows, `[rows, weight.rows]`.
         out: Slot,
     },
     /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r] + ahead`; in place. A head whose norm
     /// has no weights, and which does not turn, has a weight and frequencies of zeros.
     HeadNormRope {
-        /// `[rows, heads * head_dim]`, head-major.
+        /// Queries or keys, which are changed in place: `[rows, heads * head_dim]`, head-major.
         x: Slot,
-        /// `[head_dim]`.
+        /// The norm's weights, `[head_dim]`.
         weight: Vector,
-        /// Added to the mean square.
+        /// A small number that is added to the mean square.
         eps: f32,
         /// RoPE's inverse frequencies, `[head_dim / 2]`.
         inv_freq: Vector,
-        /// Heads side by side in `x`.
+        /// The number of heads side by side in `x`.
         heads: usize,
         /// 1 for a drafter's queries, which stand one position behind the keys that they see; else 0.
         ahead: u32,
     },
     /// Stores `k[r]` and `v[r]` at `position[r]` of `sequence[r]`.
     KvWrite {
-        /// `[rows, kv_heads * head_dim]`, normed and rotated.
+        /// The keys, normed and rotated: `[rows, kv_heads * head_dim]`.
         k: Slot,
-        /// `[rows, kv_heads * head_dim]`.
+        /// The values, `[rows, kv_heads * head_dim]`.
         v: Slot,
-        /// The destination.
+        /// The layer of the KV cache that is written.
         kv: KvLayer,
     },
     /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to
     /// `position[r]`.
     Attend {
-        /// `[rows, heads * head_dim]`.
+        /// The queries, `[rows, heads * head_dim]`.
         q: Slot,
-        /// Keys and values.
+        /// The keys and values that the rows attend to.
         kv: KvLayer,
-        /// `[rows, heads * head_dim]`.
+        /// The result of attention, `[rows, heads * head_dim]`.
         out: Slot,
         /// Query heads; query head j reads KV head `j / (heads / kv_heads)`.
         heads: usize,
-        /// Multiplies the scores.
+        /// The factor of the scores, before softmax.
         scale: f32,
         /// Number of visible keys, the query's own included; `None` for all.
         window: Option<usize>,
     },
     /// `residual[r] = (residual[r] + RmsNorm(x[r]; weight)) * scalar`.
     NormAdd {
-        /// `[rows, width]`.
+        /// The input of the norm, `[rows, width]`.
         x: Slot,
-        /// `[width]`.
+        /// The norm's weights, `[width]`.
         weight: Vector,
-        /// Added to the mean square.
+        /// A small number that is added to the mean square.
         eps: f32,
-        /// `[rows, width]`.
+        /// The residual stream, to which the normed rows are added: `[rows, width]`.
         residual: Slot,
-        /// `[1]`; `None` for 1.
+        /// The number that multiplies the sum, `[1]`; `None` for 1.
         scalar: Option<Vector>,
     },
-    /// `out[r] = gelu_tanh(gate[r]) * up[r]`.
+    /// Computes the gated product: `out[r] = gelu_tanh(gate[r]) * up[r]`.
     GatedGelu {
-        /// `[rows, ffn]`.
+        /// The output of the gate projection, `[rows, ffn]`.
         gate: Slot,
-        /// `[rows, ffn]`.
+        /// The output of the up projection, `[rows, ffn]`.
         up: Slot,
-        /// `[rows, ffn]`.
+        /// The gated product, `[rows, ffn]`.
         out: Slot,
     },
     /// The `used` largest of `scores[r]`, the largest first, the lower index first among equals: their indices in
     /// `chosen[r]`, and in `gains[r]` the softmax of their scores times `scale`, times their experts' factors.
     Route {
-        /// `[rows, experts]`.
+        /// The router's scores, `[rows, experts]`.
         scores: Slot,
-        /// Multiplies the scores.
+        /// The factor of the scores.
         scale: f32,
-        /// `[experts]`.
+        /// The factor of each expert's gain, `[experts]`.
         factors: Vector,
-        /// `[rows, used]` of u32.
+        /// The indices of the chosen experts, `[rows, used]` of u32.
         chosen: Slot,
-        /// `[rows, used]`.
+        /// The gains of the chosen experts, `[rows, used]`.
         gains: Slot,
         /// State word to which the experts of head row 0 go, too; the next row's follow (`StateLayout::chosen`).
         kept: Option<usize>,
@@ -270,64 +270,64 @@ pub enum Op {
     ExpertLinear {
         /// `[experts * out width, x width]`, expert by expert.
         weight: Matrix,
-        /// As in [`Op::Route`].
+        /// The indices of the chosen experts, as [`Op::Route`] has written them.
         chosen: Slot,
-        /// `[expert rows / share, weight.cols]`.
+        /// The inputs of the experts, `[expert rows / share, weight.cols]`.
         x: Slot,
         /// Expert rows that read one row of `x`: all of a row of the pass, or 1.
         share: usize,
-        /// `[expert rows, weight.rows / experts]`.
+        /// The outputs of the experts, `[expert rows, weight.rows / experts]`.
         out: Slot,
     },
     /// `out[r]` = the sum of `gains[r][i] * x[r * used + i]` over `i < used`, in this order.
     ExpertSum {
-        /// `[expert rows, width]`.
+        /// The outputs of the experts, `[expert rows, width]`.
         x: Slot,
-        /// As in [`Op::Route`].
+        /// The gains of the chosen experts, as [`Op::Route`] has written them.
         gains: Slot,
-        /// `[rows, width]`.
+        /// The weighted sum of the experts' outputs, `[rows, width]`.
         out: Slot,
     },
-    /// `x[r] = cap * tanh(x[r] / cap)`, in place.
+    /// Caps logits in place: `x[r] = cap * tanh(x[r] / cap)`.
     SoftCap {
-        /// `[rows, width]`.
+        /// The logits, `[rows, width]`.
         x: Slot,
-        /// The bound.
+        /// The bound on a logit's magnitude.
         cap: f32,
     },
     /// `next[r] = argmax(x[r])`, written to the step state. The lowest index wins among equals.
     Argmax {
-        /// `[rows, vocab]`.
+        /// The logits, `[rows, vocab]`.
         x: Slot,
     },
     /// For each block of `x[r]`: the largest eligible logit and the sum of `exp(scale * (logit - largest))` (see
     /// [`super::choice::SampleResult::sums`]), and the largest logit of each part. Rows without a sample request are
     /// skipped.
     BlockSums {
-        /// `[rows, vocab]`.
+        /// The logits, `[rows, vocab]`.
         x: Slot,
         /// `[rows, ASK_WORDS]` of u32: the sample requests.
         ask: Slot,
         /// `[rows, vocab / 32]` of u32: the set of allowed tokens.
         allowed: Slot,
-        /// `[rows, blocks, 2]`: largest and sum.
+        /// The largest logit and the sum of each block, `[rows, blocks, 2]`.
         sums: Slot,
-        /// `[rows, blocks, PARTS]`: largest of a part; −∞ for a part without an eligible token.
+        /// The largest logit of each part of a block, `[rows, blocks, PARTS]`; −∞ for a part without an eligible token.
         tops: Slot,
     },
     /// The list, the edited tokens' logits and the picked block of `x[r]` ([`super::choice::SampleResult`]). The list's
     /// floor is the `top_k`-th largest part; if that lists too many, the `top_k`-th largest logit. If the request is
     /// for the likeliest token alone ([`super::choice::SampleRequest::set`]), `next[r]` becomes that token.
     Candidates {
-        /// `[rows, vocab]`.
+        /// The logits, `[rows, vocab]`.
         x: Slot,
-        /// As in [`Op::BlockSums`].
+        /// The sample requests, as in [`Op::BlockSums`].
         ask: Slot,
-        /// As in [`Op::BlockSums`].
+        /// The sets of allowed tokens, as in [`Op::BlockSums`].
         allowed: Slot,
-        /// As in [`Op::BlockSums`].
+        /// The sums that [`Op::BlockSums`] has written.
         sums: Slot,
-        /// As in [`Op::BlockSums`].
+        /// The largest logits that [`Op::BlockSums`] has written.
         tops: Slot,
         /// `[rows, SUMS]` of u32: the sample result without the sums.
         found: Slot,
@@ -339,19 +339,19 @@ pub enum Op {
 pub enum AccessRange {
     /// Columns of an arena slot: byte offset of row 0, row stride in bytes, width in bytes.
     Arena(u64, u64, u64),
-    /// A layer's keys and values.
+    /// The keys and values of the layer with this index.
     Kv(usize),
-    /// The step state's `next` words.
+    /// The words of the step state with each head row's next token.
     Next,
 }
 
 impl AccessRange {
-    /// All of a slot's columns.
+    /// The range of all columns of a slot.
     pub(crate) fn slot(s: Slot) -> AccessRange {
         AccessRange::Arena(s.offset, 4 * s.stride as u64, 4 * s.width as u64)
     }
 
-    /// Whether a write of this range overwrites all of the other one.
+    /// True if a write of this range overwrites all of `other`.
     pub fn covers(self, other: AccessRange) -> bool {
         match (self, other) {
             (AccessRange::Arena(a, sa, wa), AccessRange::Arena(b, sb, wb)) => sa == sb && a <= b && b + wb <= a + wa,
@@ -359,7 +359,7 @@ impl AccessRange {
         }
     }
 
-    /// Whether two ranges can share a byte, over any number of rows.
+    /// True if both ranges can have a byte in common, in any rows.
     pub fn overlaps(self, other: AccessRange) -> bool {
         match (self, other) {
             (AccessRange::Kv(a), AccessRange::Kv(b)) => a == b,
@@ -471,7 +471,7 @@ impl Op {
         }
     }
 
-    /// The ranges that the step writes.
+    /// The ranges of the arena and of the KV cache that the step writes.
     pub fn writes(&self) -> Vec<AccessRange> {
         let s = AccessRange::slot;
         match *self {
@@ -498,7 +498,7 @@ impl Op {
 pub enum Segment {
     /// Token ids to the residual stream, and the first layer's input norm.
     Embed,
-    /// One layer.
+    /// The layer with this index.
     Layer(usize),
     /// Final norm to argmax, on the rows whose logits are computed.
     Head,
@@ -511,7 +511,7 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// Whether every pass with a head runs it.
+    /// True if every pass with head rows runs the segment.
     pub fn is_in_all(self) -> bool {
         !matches!(self, Segment::Choice | Segment::Draft)
     }
@@ -539,16 +539,16 @@ impl Step {
     }
 }
 
-/// One step of the schedule.
+/// A step of the schedule: an operation, its rows and the steps before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// The step's part of the pass.
+    /// The segment of the pass that the step belongs to.
     pub segment: Segment,
     /// The step's name within the segment: `qkv`, `post_attention`, ….
     pub label: &'static str,
-    /// Kernel and operands.
+    /// The operation, with its operands.
     pub op: Op,
-    /// The rows it works on.
+    /// The rows that the step works on.
     pub rows: Rows,
     /// Indices of the earlier steps that this step waits for.
     pub after: Vec<usize>,

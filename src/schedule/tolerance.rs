@@ -1,6 +1,6 @@
 //! Bounds within which executors agree.
 
-/// Error bounds of a step.
+/// The bounds within which two correct computations of a step may differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     /// Each input may be rounded by this share of the largest input in its block.

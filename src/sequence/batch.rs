@@ -36,10 +36,10 @@ use plan::{PassPlan, STALE};
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
 
-/// A sequence to run.
+/// A prompt to run, with the settings of its reply.
 #[derive(Clone)]
 pub struct SequenceRequest {
-    /// The prompt's tokens.
+    /// The tokens of the prompt.
     pub prompt: Vec<u32>,
     /// Chooses the reply's tokens.
     pub chooser: Chooser,
@@ -47,26 +47,26 @@ pub struct SequenceRequest {
     pub stops: Vec<u32>,
     /// The most tokens of the reply.
     pub limit: usize,
-    /// Whether cached tokens of the prompt are used. Otherwise the whole prompt runs.
+    /// True if the prompt's first tokens may come from the cache. False: the whole prompt runs.
     pub reuse: bool,
 }
 
 /// A sequence that has left the batch.
 pub struct FinishedSequence {
-    /// The slot, which [`Batch::join_of`] returned.
+    /// The slot that the sequence had, as [`Batch::join_of`] returned it.
     pub slot: usize,
-    /// The reply. Failed: logits were not finite.
+    /// The reply's tokens, or the error of a pass whose logits were not finite.
     pub reply: Result<Generation>,
-    /// The request's chooser, for the next reply.
+    /// The chooser after this reply, with which a next reply can continue.
     pub chooser: Chooser,
 }
 
 /// Called with each chosen token: its slot, the token, and its chooser. A break ends that sequence.
 pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32, &mut Chooser) -> ControlFlow<Finish>;
 
-/// The sequences of an executor.
+/// The sequences that an executor runs, each in a slot of its own.
 pub struct Batch {
-    /// One for each KV slot.
+    /// The state of each KV slot.
     slots: Vec<KvSlot>,
     /// Sequences that have ended and have not been taken yet.
     ended: VecDeque<FinishedSequence>,
@@ -77,17 +77,17 @@ pub struct Batch {
     decode_turn: usize,
     /// The most prompt rows in a pass while other sequences decode.
     most_chunk: usize,
-    /// The last pass, or the next one.
+    /// The plan of the last pass, or of the next one once it is made.
     plan: PassPlan,
-    /// The drafts; `None` if nothing is drafted.
+    /// The state of drafting; `None` if no tokens are drafted.
     speculating: Option<Box<Speculating>>,
-    /// Whether the pass after the last one is in flight, as the plan's rows.
+    /// True if the device already runs the pass after the last one, with the plan's rows.
     is_ahead: bool,
-    /// The number of sequences that have ended.
+    /// The number of sequences that have ended since the batch began.
     endings: usize,
     /// The most bytes of pages that only free slots hold.
     most_kept: u64,
-    /// The callback of [`Batch::set_meanwhile`].
+    /// Called while the device runs a pass ([`Batch::set_meanwhile`]).
     meanwhile: Box<dyn FnMut()>,
     /// The time that this pass may still wait for guides.
     patience: Duration,
@@ -96,7 +96,7 @@ pub struct Batch {
 /// The time that a pass waits for guides to compute their sets of allowed tokens. The row of a slower guide runs again
 /// in the next pass; the other rows go on.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// As [`PATIENCE`], when no other sequence runs.
+/// The longest wait of a pass for guides, as [`PATIENCE`], when no other sequence runs.
 const PATIENCE_ALONE: Duration = Duration::from_secs(1);
 
 impl Batch {
@@ -119,12 +119,12 @@ impl Batch {
         }
     }
 
-    /// The number of slots.
+    /// The number of slots: the most sequences that can run at the same time.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// The number of free slots.
+    /// The number of slots that no running sequence has.
     pub fn room(&self) -> usize {
         self.slots.iter().filter(|slot| slot.member.is_none()).count()
     }
@@ -163,7 +163,7 @@ impl Batch {
         })
     }
 
-    /// Whether no sequence is running.
+    /// True if no sequence is running.
     pub fn is_empty(&self) -> bool {
         self.room() == self.slots.len()
     }
@@ -201,7 +201,7 @@ impl Batch {
         Ok(slot)
     }
 
-    /// The error when no slot is free.
+    /// The error for a sequence that joins while no slot is free.
     fn full(&self) -> Error {
         Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
     }
@@ -249,7 +249,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Runs a pass of any plan.
+    /// Plans and runs a pass of any kind: chunks of prompts, decoding, and drafts.
     #[inline(never)]
     fn run_planned(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let is_resumed = !self.plan.is_next && self.is_ahead && self.resume(executor)?;
@@ -315,7 +315,7 @@ impl Batch {
         Ok(true)
     }
 
-    /// Whether each row of the plan has pages for its position and for the positions that it sees.
+    /// True if each row of the plan has pages for its position, and for the positions that it attends to.
     fn have_pages(&self, executor: &dyn Executor) -> bool {
         let mut rows = self.plan.rows.iter();
         rows.all(|row| executor.pages().is_ready(row.sequence as usize, row.position as usize))
@@ -362,7 +362,7 @@ impl Batch {
         timing
     }
 
-    /// Whether the device can go on with the pass after the next one by itself.
+    /// True if the device can start the pass after the next one without the host: it then chooses the tokens itself.
     #[inline(always)]
     fn may_run_ahead(&self) -> bool {
         match &self.speculating {

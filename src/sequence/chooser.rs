@@ -72,7 +72,7 @@ impl Chooser {
         Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
     }
 
-    /// This chooser after the given tokens.
+    /// This chooser, as it is after the tokens `given` were chosen.
     pub fn following(self, given: Vec<u32>) -> Chooser {
         Chooser::Forced(Box::new(ForcedTokens { given: given.into_iter(), then: self }))
     }
@@ -121,8 +121,8 @@ impl Chooser {
         }
     }
 
-    /// Whether the next token can be chosen without waiting. If a guide is not ready, waits for it for up to
-    /// `patience`.
+    /// True if the next token can be chosen without waiting. If a guide is not ready, waits for it for `patience` at
+    /// most.
     pub fn is_ready(&mut self, patience: Duration) -> bool {
         match self {
             Chooser::Greedy | Chooser::Sample(_) => true,
@@ -170,7 +170,7 @@ impl Chooser {
         }
     }
 
-    /// Whether each choice is reported.
+    /// True if the likelihood of each chosen token is reported.
     pub fn reports(&self) -> bool {
         match self {
             Chooser::Greedy | Chooser::Sample(_) => false,

@@ -10,20 +10,20 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct Conversation {
     messages: Vec<Message>,
-    /// As in [`ChatInput`].
+    /// The functions that the model may call, as in [`ChatInput`].
     tools: Vec<serde_json::Value>,
-    /// The number of system messages: 0 or 1.
+    /// The number of system messages at the start: 0 or 1.
     system: usize,
-    /// As in [`ChatInput`].
+    /// Whether the model thinks before it answers, as in [`ChatInput`].
     pub thinking: Option<bool>,
 }
 
-/// A conversation's prompt.
+/// A conversation's prompt, shortened to fit into the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitted {
-    /// The ids of the kept messages.
+    /// The ids of the system message and of the exchanges that fit.
     pub ids: Vec<u32>,
-    /// The number of exchanges before the last message.
+    /// The number of exchanges in the prompt before the last message.
     pub exchanges: usize,
     /// The number of exchanges that were dropped, oldest first.
     pub dropped: usize,
@@ -61,12 +61,12 @@ impl Conversation {
         Conversation { messages, tools, system, thinking: None }
     }
 
-    /// Whether the last message is the user's or a tool's result, so that an answer is due.
+    /// True if the last message is the user's or a tool's result, so that an answer is due.
     pub fn is_asked(&self) -> bool {
         self.messages.last().is_some_and(|last| last.role == "user" || last.role == "tool")
     }
 
-    /// The kept messages.
+    /// The messages that were not dropped, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -84,12 +84,12 @@ impl Conversation {
         self.system = usize::from(text.is_some());
     }
 
-    /// Adds the user's next message.
+    /// Adds a message of the user.
     pub fn ask(&mut self, text: &str) {
         self.messages.push(Message::new("user", text));
     }
 
-    /// Adds the answer to the last message.
+    /// Adds the model's answer to the user's last message.
     pub fn answer(&mut self, text: &str) {
         self.messages.push(Message::new("assistant", text));
     }
@@ -104,7 +104,7 @@ impl Conversation {
         self.messages.pop_if(|last| last.role == "assistant")
     }
 
-    /// Restores an answer from [`Conversation::take_answer`].
+    /// Adds an answer again that [`Conversation::take_answer`] has removed.
     pub fn put_back(&mut self, answer: Message) {
         self.messages.push(answer);
     }

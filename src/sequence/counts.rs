@@ -12,19 +12,19 @@ static EXPERTS: AtomicU64 = AtomicU64::new(0);
 /// Counts since the process began, over all sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenCounters {
-    /// Prompt tokens.
+    /// The number of prompt tokens that ran.
     pub prefilled: u64,
-    /// Decoded tokens.
+    /// The number of reply tokens that were decoded.
     pub decoded: u64,
     /// Sequences that took tokens from the last pass; 0 when none is running.
     pub sequences: u64,
     /// Experts of the last layer that decode passes used, each pass by itself.
     pub experts_used: u64,
-    /// Experts that they could use.
+    /// The number of experts that those passes could have used at most.
     pub experts: u64,
 }
 
-/// The counts so far.
+/// The counts of this process so far.
 pub fn read() -> TokenCounters {
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
     TokenCounters {
@@ -36,7 +36,7 @@ pub fn read() -> TokenCounters {
     }
 }
 
-/// Counts a prompt's chunk of `tokens` tokens.
+/// Adds a prompt's chunk of `tokens` tokens to the counts.
 pub(crate) fn count_prefilled(tokens: usize) {
     PREFILLED.fetch_add(tokens as u64, Ordering::Relaxed);
 }

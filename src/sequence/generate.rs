@@ -5,10 +5,10 @@ use crate::schedule::PassShape;
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// The reason for a generation's end.
+/// The reason for which a reply ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Finish {
-    /// A stop token or a stop string.
+    /// A stop token or a stop string ended the reply.
     Stop,
     /// The limit of tokens was reached, or the context is full.
     Length,
@@ -18,7 +18,7 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// The name in JSON output.
+    /// The reason's name in JSON output.
     pub fn name(self) -> &'static str {
         match self {
             Finish::Stop => "stop",
@@ -31,13 +31,13 @@ impl Finish {
 /// A reply's tokens, with times and counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Generation {
-    /// The number of prompt tokens.
+    /// The number of the prompt's tokens.
     pub prompt: usize,
-    /// The number of prompt tokens that were cached and did not run.
+    /// The number of prompt tokens whose keys and values were in the cache, so that they did not run.
     pub kept: usize,
     /// The reply's tokens, without the stop token that ended them.
     pub tokens: Vec<u32>,
-    /// The reason for the end.
+    /// The reason for which the reply ended.
     pub finish: Finish,
     /// Time from the first prompt token to the first logits, or to an interruption.
     pub prefill: Duration,
@@ -45,15 +45,15 @@ pub struct Generation {
     pub decode: Duration,
     /// Decode passes. The first token needs none: it comes from the prefill's logits.
     pub passes: usize,
-    /// Drafted tokens that were verified.
+    /// The number of drafted tokens that passes verified.
     pub drafted: usize,
-    /// Drafted tokens that were accepted.
+    /// The number of drafted tokens that were accepted into the reply.
     pub accepted: usize,
-    /// Bytes that a draft model read.
+    /// Bytes of memory that the draft model read for this reply.
     pub draft_bytes: u64,
-    /// Position of the first decode pass.
+    /// The position of the first token that a decode pass ran.
     pub depth: usize,
-    /// Whether the reply ended because the context is full.
+    /// True if the reply ended because the context is full.
     pub full: bool,
 }
 

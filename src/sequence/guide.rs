@@ -13,7 +13,7 @@ pub trait Guide: Send {
     /// Announces that the first token is about to be requested.
     fn begin(&mut self) {}
 
-    /// Whether [`Guide::fill`] returns without waiting. If not, waits for that for up to `patience`.
+    /// True if [`Guide::fill`] would return without waiting. Waits for that for `patience` at most.
     fn is_ready(&mut self, patience: Duration) -> bool {
         let _ = patience;
         true
@@ -37,7 +37,7 @@ pub trait Guide: Send {
 pub struct Guided {
     pub(super) chooser: Chooser,
     guide: Arc<Mutex<dyn Guide>>,
-    /// Whether the chooser's set is the one for the next token, or the error of computing it.
+    /// True if the chooser's set is the one for the next token. The error of computing it, if that failed.
     ready: Result<bool>,
 }
 
@@ -55,13 +55,13 @@ impl Guided {
         self.guide.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Guide::begin`].
+    /// Begins a reply to `prompt`: starts the guide and the chooser within.
     pub(super) fn begin(&mut self, prompt: &[u32]) {
         self.guide().begin();
         self.chooser.begin(prompt);
     }
 
-    /// Whether the next token can be chosen without waiting. If not, waits for that for up to `patience`.
+    /// True if the next token can be chosen without waiting. Waits for that for `patience` at most.
     pub(super) fn is_ready(&mut self, patience: Duration) -> bool {
         self.ready != Ok(false) || self.guide().is_ready(patience)
     }
@@ -78,7 +78,7 @@ impl Guided {
         }
     }
 
-    /// As [`Chooser::ask`]. Waits for the set.
+    /// Writes the sample request, once the set of allowed tokens is computed.
     pub(super) fn ask(&mut self, ask: &mut SampleRequest<'_>) {
         self.prepare();
         if self.ready.is_ok() {
@@ -86,7 +86,7 @@ impl Guided {
         }
     }
 
-    /// As [`Chooser::choose`].
+    /// Chooses the token of a head row among those that the guide allows.
     pub(super) fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         self.prepare();
         self.ready.clone()?;

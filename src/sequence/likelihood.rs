@@ -5,7 +5,7 @@ use crate::Result;
 use crate::executor::Executor;
 use std::cmp::Ordering;
 
-/// The most alternatives that a report lists.
+/// The most alternatives to a token whose likelihoods are reported.
 pub const MOST_TOP: usize = 20;
 
 /// A token's log-probability by the model alone: without temperature, penalties, biases and masks.
@@ -49,7 +49,7 @@ pub struct ReportingChooser {
 }
 
 impl ReportingChooser {
-    /// As [`Chooser::choose`].
+    /// Chooses the token of a head row, and records its likelihood.
     pub(super) fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         let token = self.chooser.choose(executor, row)?;
         self.last = Some(Likelihood::of(executor.logits(row)?, token, self.top));

@@ -10,13 +10,13 @@ use std::time::Duration;
 /// Decoded tokens, with the bytes and time of their passes. Mixed passes count in full, including their prompt chunks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DecodeMeter {
-    /// Decoded tokens.
+    /// The number of decoded tokens.
     pub tokens: usize,
-    /// The sum of the sequences' passes.
+    /// The number of sequences in each pass, added up over the passes.
     pub passes: usize,
     /// Bytes that the device read or wrote in these passes.
     pub bytes: u64,
-    /// Duration of these passes.
+    /// The total duration of these passes.
     pub time: Duration,
     /// Experts of the last layer that passes without drafts or chunks used, and those that they could use.
     pub experts: [usize; 2],
@@ -72,7 +72,7 @@ impl DecodeMeter {
         (self.passes > 0).then(|| self.tokens as f64 / self.passes as f64)
     }
 
-    /// Tokens per second; `None`: none was decoded.
+    /// Decoded tokens per second; `None` if no token was decoded.
     pub fn rate(&self) -> Option<f64> {
         (self.tokens > 0).then(|| self.tokens as f64 / self.time.as_secs_f64())
     }

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 pub struct SequenceLimits<'a> {
     /// The model's shape.
     pub shape: &'a Shape,
-    /// Positions of a sequence.
+    /// The most positions of a sequence, prompt and reply together.
     pub context: usize,
 }
 

@@ -14,7 +14,7 @@ pub fn stop_tokens(shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
 /// Where function calls begin in a reply. Stop strings do not apply inside calls, only to the assistant's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CallStart {
-    /// The reply has no calls.
+    /// The reply has no function calls.
     #[default]
     Nowhere,
     /// A reply that begins with one of these texts consists of calls.
@@ -52,7 +52,7 @@ pub struct Reply {
     calls: CallStart,
     /// Text that may begin calls, after the text that the reply continues.
     held: String,
-    /// The number of bytes at the start of `held` that belong to the continued text.
+    /// The number of bytes at the start of `held` that belong to the message that the reply continues.
     begun: usize,
     in_calls: bool,
     stops: StopMatcher,
@@ -63,12 +63,12 @@ pub struct Reply {
 /// The model's thought in a reply. It is not part of the reply's text, and stop strings do not apply in it.
 #[derive(Debug, Clone, Default)]
 struct Thought {
-    /// The tokens before and behind a thought, where the vocabulary has them.
+    /// The tokens that begin and end a thought, if the vocabulary has them.
     marks: Option<[u32; 2]>,
     place: ThoughtPlace,
-    /// Text since the last [`Reply::take_thought`].
+    /// The thought's text since the last [`Reply::take_thought`].
     text: String,
-    /// The number of tokens so far, with the marks.
+    /// The number of the thought's tokens so far, with the marks.
     tokens: usize,
 }
 
@@ -76,7 +76,7 @@ struct Thought {
 enum ThoughtPlace {
     #[default]
     Outside,
-    /// In the first line, which names the channel.
+    /// In the thought's first line, which names the channel and is not shown.
     Name,
     Inside,
 }
@@ -178,12 +178,12 @@ impl Reply {
         std::mem::take(&mut self.thought.text)
     }
 
-    /// The number of tokens that belong to thoughts.
+    /// The number of the reply's tokens that belong to thoughts.
     pub fn thought_tokens(&self) -> usize {
         self.thought.tokens
     }
 
-    /// Releases the first bytes of the held text, up to a stop string.
+    /// Moves the first bytes of `held` to the reply's text, up to a stop string.
     fn release(&mut self, bytes: usize) -> Stopped {
         let own = self.begun.min(bytes);
         let (piece, stopped) = self.stops.push(&self.held[own..bytes]);
@@ -219,7 +219,7 @@ impl Reply {
         self.stops.found()
     }
 
-    /// All text so far.
+    /// The reply's text so far.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -20,7 +20,7 @@ pub struct Session {
     sequence: u32,
     /// The tokens in the cache, followed by the pending ones, which no pass has run yet.
     tokens: Vec<u32>,
-    /// The number of `tokens` in the cache.
+    /// The number of first `tokens` whose keys and values are in the cache.
     held: usize,
 }
 
@@ -45,12 +45,12 @@ impl Session {
         &self.tokens
     }
 
-    /// The number of pending tokens.
+    /// The number of tokens that were added and have not run yet.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.held
     }
 
-    /// Positions left in the context.
+    /// The number of positions that the context has left for this sequence.
     pub fn room(&self, schedule: &Schedule) -> usize {
         schedule.extent.context - self.tokens.len()
     }
@@ -69,7 +69,7 @@ impl Session {
         Ok(kept)
     }
 
-    /// The number of `tokens` that [`Session::replace`] would keep.
+    /// The number of first `tokens` that [`Session::replace`] would find in this sequence's cache.
     pub fn shared(&self, executor: &dyn Executor, tokens: &[u32]) -> usize {
         executor.pages().kept(self.sequence as usize, self.in_common(tokens))
     }
@@ -130,7 +130,7 @@ impl Session {
         self.held = 0;
     }
 
-    /// The number of `tokens` that another sequence can share with this one ([`Session::begin_as`]).
+    /// The number of first `tokens` whose pages another sequence can share ([`Session::begin_as`]).
     pub fn shareable(&self, executor: &dyn Executor, tokens: &[u32]) -> usize {
         executor.pages().shareable(self.sequence as usize, self.in_common(tokens))
     }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 /// Rules for loading a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct BundleRules {
-    /// Whether the checksums in its manifest are verified first.
+    /// True: the checksums in the bundle's manifest are verified before the model is loaded.
     pub verify: bool,
     /// Whether the link is turned back to the previous bundle if this one is at fault. False for a mere check.
     pub goes_back: bool,

@@ -45,13 +45,13 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Options for opening an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// The model.
+    /// The files of the model to open.
     pub files: ModelFiles,
     /// Options for loading the model, for `options.sequences` sequences, or as many of them as fit.
     pub options: Options,
     /// The server's settings.
     pub settings: ServerSettings,
-    /// Places at which other programs may connect too.
+    /// Addresses at which the engine also serves other programs over HTTP; empty for none.
     pub listen: Vec<Listen>,
 }
 
@@ -75,9 +75,9 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, f64) -> ControlFlow<()>;
 pub struct Engine {
     service: Arc<Service>,
     started: Started,
-    /// The places that it was opened with.
+    /// The open sockets of `EngineOptions::listen`.
     serving: Option<Serving>,
-    /// Ends loads and passes.
+    /// Cancels the load and the passes of this engine's model.
     cancel: Cancel,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -100,7 +100,7 @@ impl Engine {
         Engine::open_by(load, options, on)
     }
 
-    /// As [`Engine::open_watched`], by a loader.
+    /// Opens an engine as [`Engine::open_watched`] does, with `load` to load the model.
     pub(super) fn open_by(load: ModelLoader, options: EngineOptions, on: OnProgress<'_>) -> Result<Engine> {
         let EngineOptions { files, settings, listen, .. } = options;
         let prefix_file = settings.prefix_file.as_deref().map(PrefixFile::take).transpose()?.flatten();
@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// A description of the running engine.
+    /// The running engine's model, device and limits.
     pub fn started(&self) -> &Started {
         &self.started
     }
@@ -235,7 +235,7 @@ impl Drop for Engine {
     }
 }
 
-/// The progress of a load.
+/// The state from which the stage of a load and its progress are computed.
 #[derive(Debug, Default)]
 struct Stages {
     /// The largest number of open tuning questions so far.
@@ -259,5 +259,5 @@ impl Stages {
 
 /// The error of a load that its caller has cancelled.
 fn given_up() -> Error {
-    Error::Interrupted { cause: "the caller ended the load".into(), remedy: "open the engine again".into() }
+    Error::interrupted("the caller ended the load", "open the engine again")
 }

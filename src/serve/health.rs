@@ -10,16 +10,16 @@ const LATE: Duration = Duration::from_secs(10);
 /// The server's phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// The weights are being read.
+    /// The model's weights are being read.
     Loading,
     /// The weights are loaded; the device is being measured.
     Tuning,
     /// The system prompt, if any, and a first token are being run.
     WarmingUp {
-        /// Whether there is a system prompt.
+        /// True if a system prompt is being cached.
         has_prompt: bool,
     },
-    /// The server answers.
+    /// Requests are answered.
     Ready,
     /// The weights were freed after a time without requests. The next request loads them again.
     Unloaded,
@@ -32,7 +32,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The name in JSON.
+    /// The phase's name in the JSON of the health endpoint.
     pub fn name(&self) -> &'static str {
         self.described().0
     }
@@ -54,14 +54,14 @@ impl Phase {
     }
 }
 
-/// The server's health.
+/// The server's phase and signs of life, which all threads update.
 #[derive(Debug)]
 pub struct Health {
     start: Instant,
     phase: Mutex<Phase>,
     /// Milliseconds from the start to the engine's last progress.
     progress: AtomicU64,
-    /// Whether sequences are running.
+    /// True while sequences are running.
     works: AtomicBool,
     /// Milliseconds from the start to the first token; 0 before.
     first_token: AtomicU64,
@@ -88,7 +88,7 @@ impl Health {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The current phase.
+    /// The phase that the server is in now.
     pub fn phase(&self) -> Phase {
         self.phase_guard().clone()
     }
@@ -108,7 +108,7 @@ impl Health {
         self.works.store(works, Ordering::Relaxed);
     }
 
-    /// Records the first token.
+    /// Records the time of the first token; later calls do nothing.
     pub(super) fn note_first_token(&self) {
         let _ = self.first_token.compare_exchange(0, self.now().max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -132,7 +132,7 @@ impl Health {
         }
     }
 
-    /// Whether requests are answered in good time. `Err`: the reason why not.
+    /// Checks that requests are answered in good time. `Err`: the reason why not.
     pub fn ready(&self) -> Result<(), String> {
         let (phase, stalled) = (self.phase(), self.stalled());
         match phase.described().1 {

@@ -10,13 +10,13 @@ use crate::sequence::draft::Proposer;
 /// A function that loads a model; the progress can cancel it.
 pub type ModelLoader = Box<dyn Fn(&Progress) -> Result<LoadedExecutor> + Send + Sync>;
 
-/// A loaded model.
+/// A loaded model with its draft model.
 pub struct LoadedExecutor {
-    /// The model.
+    /// The executor that runs the model.
     pub executor: Box<dyn Measure>,
-    /// The draft model.
+    /// The draft model, if one was loaded.
     pub draft: Option<Box<dyn Proposer>>,
-    /// The text side, if the load has opened it too.
+    /// The model's tokenizer and chat template, if the load has opened them too.
     pub text: Option<Model>,
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
-/// The service manager, if there is one.
+/// The connection to the service manager (systemd), if the process runs under one.
 #[derive(Debug, Default)]
 pub(super) struct Manager {
     to: Option<(UnixDatagram, SocketAddr)>,

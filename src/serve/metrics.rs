@@ -23,7 +23,7 @@ type Real = Gauge<f64, AtomicU64>;
 
 /// A metric by source of energy: the GPU, or the processor's package.
 type BySource<M> = Family<[(&'static str, &'static str); 1], M>;
-/// A metric with labels.
+/// A family of metrics with `LABELS` labels each.
 type Labelled<const LABELS: usize, M> = Family<[(&'static str, String); LABELS], M>;
 
 /// Declares the metrics. A line has the field and its type, and the metric's name and description for Prometheus.
@@ -102,14 +102,14 @@ fn register_build(registry: &mut Registry) {
     build.get_or_create(&labels).set(1);
 }
 
-/// A new metric, registered.
+/// Makes a metric, and registers it by its name and its help text.
 fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
 }
 
-/// As [`register`], with a unit.
+/// Makes a metric with a unit, and registers it as [`register`] does.
 fn measured<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, unit: Unit, help: &str) -> M {
     let metric = M::default();
     registry.register_with_unit(name, help, unit, metric.clone());
@@ -163,7 +163,7 @@ impl Metrics {
         self.loaded.set(1);
     }
 
-    /// Records that no model is loaded.
+    /// Records that no model is loaded, so that the metrics of a loaded model are 0.
     pub(super) fn set_unloaded(&self) {
         for gauge in [
             &self.loaded,
@@ -180,7 +180,7 @@ impl Metrics {
         self.set_attends(OffloadedPasses::NONE);
     }
 
-    /// Records a pass.
+    /// Counts a pass, and the time that it took on the device.
     pub(super) fn note_pass(&self, pass: PassShape, time: Duration) {
         self.passes.inc();
         self.device_seconds.inc_by(time.as_secs_f64());
@@ -189,7 +189,7 @@ impl Metrics {
         }
     }
 
-    /// Records a complete reply.
+    /// Records a complete reply, with its counts and times.
     pub(super) fn note_end(&self, g: &Generation) {
         self.replies.inc();
         self.prompt_tokens.inc_by((g.prompt - g.kept) as u64);
@@ -213,7 +213,7 @@ impl Metrics {
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 
-    /// Adds new failures of attention's offload.
+    /// Adds `new` failures of the NPU, which computes attention in the GPU's place.
     pub(super) fn note_offload_failures(&self, new: u32) {
         self.npu_failures.inc_by(new.into());
     }
@@ -226,7 +226,7 @@ impl Metrics {
         }
     }
 
-    /// Publishes the measurements behind that placement.
+    /// Publishes the measured times of attention on the GPU and on the NPU, which decide where it runs.
     pub(super) fn set_placements(&self, timings: &[PlacementTiming]) {
         // Measurements of an earlier load are obsolete.
         self.npu_layers.clear();

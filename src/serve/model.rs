@@ -17,35 +17,35 @@ use crate::text::{ChatTemplate, Tokenizer};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The text side of a loaded model.
+/// A loaded model as the server's API needs it: its name, limits, tokenizer and chat template.
 pub struct Model {
-    /// The number of the model in this process.
+    /// The model's number in this process. Each load has a new one.
     pub(super) id: u64,
-    /// The name.
+    /// The model's name, by which requests ask for it.
     pub name: String,
-    /// The shape.
+    /// The model's layers, heads and sizes.
     pub shape: Shape,
-    /// Positions of a sequence.
+    /// The most positions of a sequence, prompt and reply together.
     pub context: usize,
-    /// The tokenizer.
+    /// The tokenizer, which turns texts into tokens and back.
     pub tokenizer: Arc<Tokenizer>,
-    /// Grammars over its tokens.
+    /// The compiled grammars over the tokenizer's tokens.
     pub grammars: Grammars,
-    /// The chat template.
+    /// The chat template, which turns a conversation into a prompt.
     pub template: ChatTemplate,
-    /// See [`Model::device`].
+    /// The name of the device that the model runs on ([`Model::device`]).
     pub(super) device: Replaceable<String>,
-    /// Sequences at once.
+    /// The number of sequences that run at the same time.
     pub slots: usize,
     /// The time at which it was loaded.
     pub loaded: SystemTime,
-    /// The format of its files.
+    /// The format and the size of the model's files, for the API's lists of models.
     pub published: Published,
-    /// Whether the model runs on the CPU.
+    /// True if the model runs on the CPU.
     pub(super) is_on_cpu: bool,
-    /// The identity of its keys and values.
+    /// A digest of all that keys and values depend on. Saved ones are used only if it is equal.
     pub(super) identity: Identity,
-    /// Tokens that end a reply.
+    /// The tokens that end a reply.
     stops: Vec<u32>,
 }
 
@@ -91,12 +91,12 @@ impl Model {
         self.device.get()
     }
 
-    /// The text side for the engine's requests.
+    /// The model's number, limits, tokenizer and stop tokens, for requests to the engine.
     pub(super) fn target(&self) -> ModelSide<'_> {
         ModelSide { model: self.id, limits: self.limits(), tokenizer: Some(&self.tokenizer), stops: &self.stops }
     }
 
-    /// The limits of a sequence.
+    /// The limits of every sequence of the model: its vocabulary and the context.
     pub fn limits(&self) -> SequenceLimits<'_> {
         SequenceLimits { shape: &self.shape, context: self.context }
     }

@@ -14,15 +14,15 @@ pub use words::PageText;
 /// Settings of the page. `None` or empty: the page's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageSettings {
-    /// Headings, one per language.
+    /// The page's headings, one per language.
     pub titles: Vec<PageText>,
     /// Words before the first question, one per language.
     pub welcomes: Vec<PageText>,
-    /// Questions offered as buttons, in order.
+    /// Questions that the page offers as buttons, in order.
     pub questions: Vec<PageText>,
     /// The colour of buttons and marks.
     pub accent: Option<PageAccent>,
-    /// Whether the server's status is hidden.
+    /// True if the page does not show the server's status.
     pub hides_status: bool,
     /// The size of the text, in percent.
     pub text_percent: Option<u32>,
@@ -32,7 +32,7 @@ pub struct PageSettings {
     pub logo: Option<PageLogo>,
     /// The logo for a dark background.
     pub dark_logo: Option<PageLogo>,
-    /// Whether the page has an on-screen keyboard.
+    /// True if the page has an on-screen keyboard.
     pub has_keyboard: bool,
 }
 

@@ -9,13 +9,13 @@ use std::path::Path;
 /// The published form of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// `gguf` or `safetensors`.
+    /// The format's name: `gguf` or `safetensors`.
     pub format: &'static str,
     /// In capitals: the name of a GGUF file's mix, such as `Q4_K_M`, else of the format of most bytes.
     pub quantization: String,
     /// Bytes of the files of weights; of the built-in model, of its tensors.
     pub bytes: u64,
-    /// Elements of all tensors.
+    /// The number of elements in all tensors.
     pub parameters: u64,
 }
 

@@ -42,20 +42,20 @@ pub(super) fn report(service: &Arc<Service>, places: &[String], model: &str, dev
     })
 }
 
-/// A model of the server.
+/// A model that the server runs, with all that its thread needs.
 pub(super) struct ServedModel<'a> {
-    /// The number.
+    /// The model's number in this process.
     pub id: u64,
-    /// The model's files, for the text side.
+    /// The model's files, for its tokenizer and chat template.
     pub files: &'a ModelFiles,
     /// Loads it, also again after it was unloaded.
     pub load: &'a ModelLoader,
     pub service: &'a Service,
     /// The file of the prefixes worth keeping.
     pub prefix_file: Option<&'a PrefixFile>,
-    /// Ends every load, and passes.
+    /// Cancels the model's loads and passes.
     pub cancel: Cancel,
-    /// Receives events.
+    /// Sends an event to the supervising thread.
     pub send: &'a dyn Fn(ServerEvent),
     pub loaded: LoadedState,
 }
@@ -63,14 +63,14 @@ pub(super) struct ServedModel<'a> {
 /// The state of a model since it was loaded.
 #[derive(Default)]
 pub(super) struct LoadedState {
-    /// The model's text side, from the first load on.
+    /// The model's limits, tokenizer and chat template, from the first load on.
     text: OnceCell<Arc<Model>>,
     /// The device's best read rate, in bytes per second.
     read_ceiling: Cell<f64>,
     /// The energy meter, with its mark at the last publication and the tokens decoded since then. `None` if no energy
     /// can be read, or the model is unloaded.
     energy: RefCell<Option<(EnergyMark, EnergyMeter, usize)>>,
-    /// The offload's failures published so far.
+    /// The number of the NPU's failures that the metrics have so far.
     offload_failures: Cell<u32>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> ServedModel<'a> {
         catch_unwind(AssertUnwindSafe(|| thread.run())).unwrap_or_else(|_| Err(panicked("engine's thread")))
     }
 
-    /// The engine's thread of the model.
+    /// The loop of the engine's thread that runs this model.
     pub fn thread(self: Rc<Self>) -> ModelThread<ServedModel<'a>> {
         let idle = self.service.settings.idle_unload.unwrap_or(Duration::MAX);
         ModelThread { engine: self.service.engine.clone(), model: self.id, owner: self, idle }

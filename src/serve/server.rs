@@ -22,23 +22,23 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The configuration of a server.
+/// The configuration of a server: its model, limits and access rules.
 pub struct Setup {
-    /// The model's files, for its text side.
+    /// The model's files, for its tokenizer and chat template.
     pub files: ModelFiles,
     /// Loads the model on the engine's thread.
     pub load: ModelLoader,
-    /// The service's settings.
+    /// The settings of the service that answers requests.
     pub settings: ServerSettings,
-    /// The places to listen on.
+    /// The addresses and Unix sockets to listen on.
     pub listen: Vec<Listen>,
-    /// Limits for peers.
+    /// Limits on the size and the time of requests.
     pub limits: Limits,
-    /// The access rules.
+    /// The access rules, such as the keys that requests need.
     pub guard: Guard,
-    /// The access log.
+    /// The log in which each request is recorded.
     pub access: AccessLog,
-    /// Whether to notify the service manager. False inside another program.
+    /// True if the server runs as a service, and notifies the service manager. False inside another program.
     pub is_service: bool,
     /// The time for requests in progress after the server was told to stop.
     pub drain: Duration,
@@ -64,7 +64,7 @@ pub use super::bundle::{BundleRules, guarded};
 pub use super::load::{LoadedExecutor, ModelLoader, loader};
 pub use super::served::check;
 
-/// An order to the server.
+/// An order that the program gives to its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerOrder {
     /// Stop: complete requests in progress, and refuse new ones.
@@ -77,9 +77,9 @@ pub enum ServerOrder {
 /// A notice about the server's state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
-    /// Accepts connections at these places.
+    /// The server accepts connections at these addresses.
     Listening(Vec<String>),
-    /// Ready.
+    /// The model is loaded, and requests are answered.
     Ready(Started),
     /// The reloaded model answers from now on.
     Reloaded,
@@ -99,41 +99,41 @@ pub enum Notice {
     Stopped,
 }
 
-/// A description of a running server.
+/// A running server's addresses, model and limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Started {
     /// Time from the start to the first token.
     pub boot: Duration,
-    /// The model's name.
+    /// The name of the model that answers.
     pub model: String,
-    /// The device.
+    /// The name of the device that the model runs on.
     pub device: String,
-    /// Positions of a sequence.
+    /// The most positions of a sequence, prompt and reply together.
     pub context: usize,
-    /// The most simultaneous replies.
+    /// The most replies at the same time.
     pub slots: usize,
-    /// The places listened on.
+    /// The addresses and Unix sockets that the server listens on.
     pub places: Vec<String>,
 }
 
-/// An event for the supervising thread.
+/// An event that other threads send to the supervising thread.
 pub(super) enum ServerEvent {
     Order(ServerOrder),
     /// A model is loaded, on the device of this name.
     Loaded(String),
-    /// The model answers.
+    /// The model with this number is loaded, and answers.
     Ready(u64),
-    /// A notice to pass on.
+    /// A notice for the program that started the server.
     Notice(Notice),
     /// This model's files have changed since it was loaded.
     Changed(u64),
-    /// An engine's thread has ended.
+    /// The thread of the model with this number has ended, with this result.
     Ended(u64, Result<()>),
     /// All connections have ended, or the thread that takes them panicked.
     Closed(Result<()>),
 }
 
-/// Interval at which the supervising thread wakes.
+/// The longest sleep of the supervising thread between its checks, such as of key files.
 const TICK: Duration = Duration::from_millis(500);
 /// The time for connections to read the reason after the engine has failed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -227,12 +227,12 @@ pub(super) fn panicked(thread: &str) -> Error {
     Error::device(format!("the {thread} panicked"), "start it again, and report what it said")
 }
 
-/// The supervising thread's state.
+/// The state of the supervising thread.
 struct Watching<'a> {
     setup: &'a Setup,
     service: &'a Arc<Service>,
     drainer: Drainer,
-    /// The places listened on.
+    /// The addresses and Unix sockets that the server listens on.
     places: Vec<String>,
     /// Reports to `kiln top`, from the first load on and across later ones.
     reporter: Option<Reporter>,
@@ -243,7 +243,7 @@ struct Watching<'a> {
     stamps: [Option<Vec<FileStamp>>; 2],
     loading: Option<u64>,
     answering: Option<u64>,
-    /// The number of the latest model.
+    /// The number of the model that was loaded last.
     last: u64,
     /// The time of the last sign of life to the manager's watchdog.
     fed: Instant,
@@ -358,7 +358,7 @@ impl Watching<'_> {
         }
     }
 
-    /// Whether the current model was loaded from the files as they are now.
+    /// True if a model answers, and its files have not changed since it was loaded.
     fn has_same_files(&self) -> bool {
         self.answering.is_some() && self.stamps[1].is_some() && self.stamps[1] == (self.setup.stamps)()
     }
@@ -402,7 +402,7 @@ impl Watching<'_> {
         self.setup.guard.all_keys().for_each(ApiKeys::follow);
     }
 
-    /// Tells all other threads to end.
+    /// Stops all other threads: connections, loads and the engine.
     fn end_all(&self) {
         self.drainer.drain(Duration::ZERO);
         self.cancels.iter().for_each(|(_, cancel)| cancel.set());

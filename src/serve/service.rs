@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 /// Defaults for requests without settings of their own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Defaults {
-    /// The sampler's settings.
+    /// The sampler's settings for requests that have none.
     pub sampler: SamplerConfig,
     /// The most tokens of a reply.
     pub limit: usize,
-    /// Whether the model thinks before it answers.
+    /// True if the model thinks before it answers, unless the request says otherwise.
     pub think: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for Defaults {
 /// Settings of the service.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// The most waiting replies.
+    /// The most replies that wait in the queue. Further requests are refused.
     pub queue: usize,
     /// The longest time of a reply, including the time in the queue.
     pub deadline: Option<Duration>,
@@ -46,9 +46,9 @@ pub struct ServerSettings {
     pub gap: Duration,
     /// The time without requests after which the model's memory is freed. The next request loads it again.
     pub idle_unload: Option<Duration>,
-    /// Additional names of the model.
+    /// Additional names by which requests may ask for the model.
     pub aliases: Vec<String>,
-    /// Whether requests for a model of another name are refused.
+    /// True if a request that names another model is refused. False: it is answered by this model.
     pub strict_model: bool,
     /// The time after which a silent stream sends a comment, so that proxies keep the connection.
     pub heartbeat: Duration,
@@ -60,7 +60,7 @@ pub struct ServerSettings {
     pub page: PageSettings,
     /// The limit of the cache kept for later prompts, in bytes. `None`: all that running replies do not need.
     pub prefix_bytes: Option<u64>,
-    /// A file that keeps prefixes between runs.
+    /// The file in which the keys and values of frequent prefixes are stored between runs.
     pub prefix_file: Option<PathBuf>,
     /// The most tokens of a draft; 0 for no drafts.
     pub drafted: usize,
@@ -91,13 +91,13 @@ impl Default for ServerSettings {
 
 /// State shared by all connections.
 pub struct Service {
-    /// The settings.
+    /// The settings that the server was started with.
     pub settings: ServerSettings,
     /// The server's health.
     pub health: Health,
-    /// The metrics.
+    /// The metrics that the server publishes.
     pub metrics: Metrics,
-    /// The engine that answers requests.
+    /// The queue of requests to the engine that runs the model.
     pub(super) engine: EngineHandle,
     /// Threads that compute the allowed tokens of replies with a grammar.
     masks: Masks,
@@ -114,7 +114,7 @@ pub struct Service {
     pub(super) slots: Replaceable<Vec<Option<ReplyTokens>>>,
 }
 
-/// A value that another thread may replace.
+/// A value that all threads read, and that another thread may replace.
 #[derive(Default)]
 pub(super) struct Replaceable<T>(RwLock<T>);
 
@@ -123,21 +123,21 @@ impl<T: Clone> Replaceable<T> {
         Replaceable(RwLock::new(value))
     }
 
-    /// The current value.
+    /// A clone of the present value.
     pub fn get(&self) -> T {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the value.
+    /// Replaces the value for all threads.
     pub fn set(&self, value: impl Into<T>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = value.into();
     }
 }
 
-/// The most threads that compute allowed tokens.
+/// The most threads that compute sets of allowed tokens for grammars.
 const MOST_MASKS: usize = 8;
 impl Service {
-    /// A service without a model.
+    /// A service whose model is not loaded yet.
     pub fn new(settings: ServerSettings) -> Service {
         Service {
             engine: EngineHandle::new(EngineSettings {
@@ -170,7 +170,7 @@ impl Service {
         })
     }
 
-    /// Calls `then` if `model` is the current one, and keeps it so meanwhile.
+    /// Calls `then` if `model` is the current model. The model is not replaced until `then` returns.
     pub(super) fn while_current(&self, model: u64, then: impl FnOnce()) {
         let current = self.model.read().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| current.id == model) {

@@ -32,57 +32,55 @@ const _: () = {
     assert!(size_of::<b::amdxdna_drm_bo_usage>() == 32);
 };
 
-/// The array of tiles.
+/// The NPU's array of tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TileArray {
-    /// Version of the tile architecture: major, minor.
+    /// The version of the tile architecture: major and minor.
     pub version: [u32; 2],
-    /// Columns.
+    /// The number of columns in the array.
     pub columns: u16,
-    /// Rows of tiles: shim, memory and compute.
+    /// The number of rows of tiles: shim, memory and compute.
     pub rows: u16,
-    /// Rows of compute tiles.
+    /// The number of rows of compute tiles.
     pub core_rows: u16,
 }
 
-/// Clocks, in MHz.
+/// The NPU's clocks, in MHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
-    /// The controller's clock.
+    /// The clock of the NPU's controller.
     pub controller: u32,
-    /// The array's clock ("H clock").
+    /// The clock of the array ("H clock").
     pub array: u32,
 }
 
-/// One sensor.
+/// A sensor of the NPU, with its present value.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct NpuSensor {
-    /// The measured quantity.
+    /// The quantity that the sensor measures.
     pub label: String,
-    /// The value, in `unit`.
+    /// The measured value, in `unit`.
     pub value: f64,
-    /// The unit.
+    /// The unit of the value, as the driver names it.
     pub unit: String,
 }
 
 /// A hardware context: a program that holds columns of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextInfo {
-    /// The context's id.
+    /// The id of the context.
     pub id: u32,
-    /// The process that owns the context.
+    /// The id of the process that owns the context.
     pub pid: i64,
-    /// First column held.
+    /// The first column that the context occupies.
     pub first_column: u32,
-    /// Number of columns held.
+    /// The number of columns that the context occupies.
     pub columns: u32,
-    /// Commands submitted.
+    /// The number of commands submitted to the context.
     pub submitted: u64,
-    /// Commands completed.
+    /// The number of commands that the context has completed.
     pub completed: u64,
-    /// Times that another context took its columns.
-    pub preempted: u64,
-    /// Errors so far.
+    /// The number of errors in the context.
     pub errors: u64,
 }
 
@@ -91,8 +89,6 @@ pub struct ContextInfo {
 pub struct AsyncError {
     /// The driver's error code.
     pub code: u64,
-    /// Time of the error, in microseconds of the system's clock.
-    pub at_us: u64,
 }
 
 /// Names of the power modes, indexed by the driver's number.
@@ -101,7 +97,7 @@ const POWER_MODES: [&str; 5] = ["default", "low", "medium", "high", "turbo"];
 /// Entries requested from the driver: more contexts than any NPU has.
 const MAX_CONTEXTS: usize = 32;
 
-/// The GET_INFO ioctl.
+/// Makes the GET_INFO ioctl, and returns the driver's reply.
 fn info(node: &Node, what: &str, param: u32) -> DriverResult<ReplyBuffer> {
     let mut answer = ReplyBuffer::new();
     let mut data = b::amdxdna_drm_get_info { param, buffer_size: ANSWER_BYTES as u32, buffer: answer.address() };
@@ -203,7 +199,6 @@ pub fn contexts(node: &Node) -> DriverResult<Vec<ContextInfo>> {
         columns: e.num_col,
         submitted: e.command_submissions,
         completed: e.command_completions,
-        preempted: e.preemptions,
         errors: e.errors,
     };
     Ok(entries.iter().map(context).collect())
@@ -231,5 +226,5 @@ pub fn last_error(node: &Node) -> DriverResult<Option<AsyncError>> {
     let (answer, _) = array_of(node, "ask for the NPU's last error", b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, size, 1)?;
     // SAFETY: the structure consists of integers only.
     let e: b::amdxdna_async_error = unsafe { answer.read(0) };
-    Ok((e.err_code != 0).then_some(AsyncError { code: e.err_code, at_us: e.ts_us }))
+    Ok((e.err_code != 0).then_some(AsyncError { code: e.err_code }))
 }

@@ -1,7 +1,7 @@
 //! A buffer for drivers' answers, larger than any answer. Some drivers write their whole structure whatever size they
 //! were given (amdxdna, and the stand-in for amdgpu in tests), and a newer driver's structure may have grown.
 
-/// Size of the buffer in bytes.
+/// The size of the reply's buffer in bytes.
 pub(super) const ANSWER_BYTES: usize = 8192;
 
 /// A buffer for an answer, aligned for any structure.

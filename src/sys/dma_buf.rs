@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// udmabuf's device node.
+/// The device node of the kernel's udmabuf driver, which makes dma-bufs of ordinary memory.
 pub const UDMABUF: &str = "/dev/udmabuf";
 /// The dma-heap of ordinary system memory.
 pub const SYSTEM_HEAP: &str = "/dev/dma_heap/system";
@@ -22,11 +22,11 @@ pub const SYSTEM_HEAP: &str = "/dev/dma_heap/system";
 /// How the CPU (through a mapping) or a device (behind a fence) accesses a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reads only.
+    /// The buffer is only read.
     Read,
-    /// Writes only.
+    /// The buffer is only written.
     Write,
-    /// Reads and writes.
+    /// The buffer is read and written.
     ReadWrite,
 }
 
@@ -73,7 +73,7 @@ pub fn sealed_memfd(size: u64) -> DriverResult<OwnedFd> {
     Ok(fd)
 }
 
-/// Page size in bytes.
+/// The size of a page of memory in bytes.
 pub fn page_size() -> u64 {
     nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |n| n as u64)
 }
@@ -120,7 +120,7 @@ impl DmaBuf {
         Ok(DmaBuf { fd, size: size as u64 })
     }
 
-    /// Size in bytes.
+    /// The size of the buffer in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -189,13 +189,13 @@ impl Mapping {
         Ok(Mapping { map: map.map_err(|e| Failure::from_io(what, &e))? })
     }
 
-    /// The bytes.
+    /// The mapped bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` bytes for its life; the type says which other writers there are.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
     }
 
-    /// The address of the first byte.
+    /// The address of the first mapped byte.
     pub fn start(&self) -> NonNull<u8> {
         NonNull::new(self.map.as_mut_ptr()).expect("a mapping has an address")
     }
@@ -208,7 +208,7 @@ impl Mapping {
         first.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// The bytes, for writing.
+    /// The mapped bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; `&mut self` makes it this process's only view through this mapping.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr(), self.map.len()) }

@@ -17,10 +17,10 @@ pub struct Node {
     fd: Arc<OwnedFd>,
 }
 
-/// A driver's name and version.
+/// The name and the version that a driver reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Name, as in "amdgpu".
+    /// The driver's name, such as "amdgpu".
     pub name: String,
     /// Version of its interface: major, minor, patch level.
     pub numbers: [i32; 3],
@@ -140,7 +140,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
 }
 
 impl Gem {
-    /// The handle.
+    /// The handle by which the driver knows the object.
     pub fn handle(&self) -> u32 {
         self.handle
     }

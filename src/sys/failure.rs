@@ -3,13 +3,13 @@
 use crate::Error;
 use nix::errno::Errno;
 
-/// A request that a driver refused.
+/// The error for a request that a driver refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {errno}")]
 pub struct Failure {
     /// The request, as in "list the NPU's contexts".
     pub what: String,
-    /// The kernel's answer.
+    /// The error number that the kernel returned.
     pub errno: Errno,
 }
 
@@ -17,7 +17,7 @@ pub struct Failure {
 pub type DriverResult<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure to do `what`.
+    /// The failure of the request to do `what`.
     pub fn new(what: impl Into<String>, errno: Errno) -> Failure {
         Failure { what: what.into(), errno }
     }
@@ -27,17 +27,17 @@ impl Failure {
         Failure::new(what, e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
     }
 
-    /// Whether the driver does not know the request: an older kernel, another driver, or other hardware.
+    /// True if the driver does not know the request: an older kernel, another driver, or other hardware.
     pub fn is_unknown(&self) -> bool {
         matches!(self.errno, Errno::EINVAL | Errno::ENOTTY | Errno::EOPNOTSUPP | Errno::ENOSYS)
     }
 
-    /// Whether reopening the device might help. It does not if the driver lacks the request or refuses it to this user.
+    /// True if reopening the device might help. It does not if the driver lacks the request or refuses it to this user.
     pub fn may_be_gone(&self) -> bool {
         !self.is_unknown() && !matches!(self.errno, Errno::EACCES | Errno::EPERM)
     }
 
-    /// The remedy.
+    /// The remedy for this error number, as an instruction to the user.
     pub fn remedy(&self) -> &'static str {
         match self.errno {
             Errno::EACCES | Errno::EPERM => {

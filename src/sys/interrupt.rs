@@ -5,7 +5,7 @@
 use nix::errno::Errno;
 use std::ptr::{null, null_mut};
 
-/// A handler of SIGINT.
+/// A handler of SIGINT, which can be installed again later.
 pub struct InterruptHandler(libc::sigaction);
 
 impl InterruptHandler {

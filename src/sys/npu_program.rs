@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// The purpose of a buffer.
+/// What the NPU uses a buffer for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
     /// Data: ordinary memory, shared with the CPU, and with other drivers by dma-buf.
@@ -20,11 +20,11 @@ pub enum BufferKind {
     DeviceHeap,
     /// Instructions and programs, allocated from the device heap.
     Device,
-    /// A command.
+    /// Memory for a command's packet.
     Command,
 }
 
-/// Where a buffer lies.
+/// The offset and the address at which a buffer is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferLocation {
     /// Offset for mapping it through the node; `None` if it cannot be mapped.
@@ -103,7 +103,7 @@ pub fn flush(bytes: &[u8]) {
     flush_each([bytes]);
 }
 
-/// [`flush`] of several slices.
+/// Calls [`flush`] for each of several slices.
 pub fn flush_each<'b>(slices: impl IntoIterator<Item = &'b [u8]>) {
     // The driver exists for x86-64 only: on other architectures there is no NPU.
     #[cfg(target_arch = "x86_64")]
@@ -126,7 +126,7 @@ pub fn flush_each<'b>(slices: impl IntoIterator<Item = &'b [u8]>) {
 }
 
 impl DeviceHeap {
-    /// Bytes of a heap.
+    /// The size of a heap in bytes.
     pub const BYTES: usize = 64 << 20;
 
     /// Allocates and maps the heap of an open node.

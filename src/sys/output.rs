@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether standard output was not writable at the process's start.
+/// True if standard output could not be written when the process started.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions that are called once each, with arguments that this one ignores.
@@ -20,7 +20,7 @@ extern "C" fn look() {
     CLOSED.store(flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY, Ordering::Relaxed);
 }
 
-/// Whether standard output was closed, or open only for reading, when the process was started.
+/// True if standard output was closed, or open only for reading, when the process started.
 pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }

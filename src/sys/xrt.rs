@@ -34,7 +34,7 @@ const BRIDGE: std::result::Result<&[u8], &str> = Ok(include_bytes!(env!("KILN_XR
 #[cfg(all(feature = "xrt", not(kiln_xrt)))]
 const BRIDGE: std::result::Result<&[u8], &str> = Err(env!("KILN_XRT_LACKS"));
 
-/// Why libxrt cannot be used.
+/// The reason for which libxrt cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// This build has no bridge, for this reason.
@@ -49,7 +49,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The remedy.
+    /// The remedy, as an instruction to the user.
     pub fn remedy(&self) -> &'static str {
         match self {
             Missing::NotBuilt(_) => {
@@ -71,7 +71,7 @@ impl From<Missing> for Error {
     }
 }
 
-/// libxrt, loaded.
+/// The loaded library libxrt.
 #[derive(Debug)]
 pub struct Library {
     face: b::kiln_xrt_face,
@@ -92,7 +92,7 @@ macro_rules! call {
     }};
 }
 
-/// The status, unless it is a failure.
+/// Returns the bridge's status, or its failure as an error.
 fn judge(what: &str, status: c_int, why: &b::kiln_xrt_text) -> Result<u32> {
     match u32::try_from(status) {
         Ok(status @ (b::KILN_XRT_DONE | b::KILN_XRT_LATE)) => Ok(status),
@@ -103,7 +103,7 @@ fn judge(what: &str, status: c_int, why: &b::kiln_xrt_text) -> Result<u32> {
     }
 }
 
-/// Text from the bridge, on one line.
+/// Reads a text from the bridge, and joins its lines.
 fn text(text: &b::kiln_xrt_text) -> String {
     let bytes = text.bytes.map(|c| c as u8);
     let said = CStr::from_bytes_until_nul(&bytes).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
@@ -111,7 +111,7 @@ fn text(text: &b::kiln_xrt_text) -> String {
     if said.trim().is_empty() { "without a word".into() } else { said.trim().to_owned() }
 }
 
-/// Text for the bridge.
+/// Makes a C string for the bridge.
 fn c_string(what: &str, text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::input(format!("{what} has a zero byte"), "name another"))
 }
@@ -170,7 +170,7 @@ impl Library {
         Ok(library)
     }
 
-    /// Major, minor and patch level.
+    /// The library's version: major, minor and patch level.
     pub fn version(&self) -> [u32; 3] {
         self.version
     }
@@ -235,7 +235,7 @@ impl<T> Drop for Owned<'_, T> {
     }
 }
 
-/// A device.
+/// An NPU that is open through libxrt.
 #[derive(Debug)]
 pub struct XrtDevice<'x>(Owned<'x, b::kiln_xrt_device>);
 
@@ -243,7 +243,7 @@ pub struct XrtDevice<'x>(Owned<'x, b::kiln_xrt_device>);
 #[derive(Debug)]
 pub struct XrtProgram<'x>(Owned<'x, b::kiln_xrt_program>);
 
-/// A kernel of a program.
+/// A kernel of a program that is loaded on the NPU.
 #[derive(Debug)]
 pub struct XrtKernel<'x>(Owned<'x, b::kiln_xrt_kernel>);
 
@@ -259,10 +259,10 @@ pub struct XrtBuffer<'x> {
 #[derive(Debug)]
 pub struct Run<'x>(Owned<'x, b::kiln_xrt_run>);
 
-/// The purpose of a buffer.
+/// What libxrt uses a buffer for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XrtBufferKind {
-    /// Instructions, in the NPU's own heap.
+    /// Instructions, in the heap of the NPU's controller.
     Instructions,
     /// Data, in the host's memory.
     Data,
@@ -374,7 +374,7 @@ impl<'x> XrtBuffer<'x> {
         }
     }
 
-    /// Size in bytes.
+    /// The size of the buffer in bytes.
     pub fn size(&self) -> usize {
         self.size
     }

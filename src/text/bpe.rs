@@ -16,14 +16,14 @@ use tokenizers::{Model, Token};
 use super::limits::TOKENS;
 use crate::display::quote;
 
-/// No token.
+/// The id that stands for "no token", as in an empty slot.
 const NONE: u32 = u32::MAX;
 
 /// Tokens by id and by text.
 #[derive(Debug)]
 pub(super) struct TokenTable {
     text: String,
-    /// Position of each id's text.
+    /// The range in `text` of each id's token.
     places: Vec<TextPlace>,
     /// A hash table from text to id, with [`NONE`] in empty slots. Its length is a power of two, at most three quarters
     /// full.
@@ -83,19 +83,19 @@ impl TokenTable {
         Ok(())
     }
 
-    /// The token of an id.
+    /// The text of the token with this id.
     pub(super) fn get(&self, id: u32) -> Option<&str> {
         let place = self.places.get(id as usize).filter(|place| place.length != NONE)?;
         self.text.get(place.start as usize..)?.get(..place.length as usize)
     }
 
-    /// The id of a token.
+    /// The id of the token with this text.
     pub(super) fn id(&self, text: &str) -> Option<u32> {
         let id = self.slots[self.slot(text)];
         (id != NONE).then_some(id)
     }
 
-    /// The largest id plus one.
+    /// The number of ids: the largest one plus one.
     pub(super) fn end(&self) -> u32 {
         self.places.len() as u32
     }
@@ -143,9 +143,9 @@ pub(super) struct Bpe {
 pub(super) struct Rules {
     /// The token for characters that have neither a token nor byte tokens.
     pub(super) unknown: Option<String>,
-    /// Whether neighbouring unknown tokens are fused into one.
+    /// True if neighbouring unknown tokens are fused into one.
     pub(super) fuses_unknown: bool,
-    /// Whether a text that is a token itself is encoded as it, without merges.
+    /// True if a text that is a token itself is encoded as it, without merges.
     pub(super) ignores_merges: bool,
 }
 
@@ -155,7 +155,7 @@ struct Symbol {
     id: u32,
     /// Length in bytes; 0 after the token has been merged into the one before it.
     length: usize,
-    /// Indices of the neighbours.
+    /// Indices of the symbols before and after this one in the text.
     before: usize,
     behind: usize,
 }
@@ -180,17 +180,17 @@ impl Bpe {
         Bpe { vocabulary: Arc::new(vocabulary), merges, starts, bytes, rules }
     }
 
-    /// The table of tokens.
+    /// The table of the vocabulary's tokens.
     pub(super) fn vocabulary(&self) -> &Arc<TokenTable> {
         &self.vocabulary
     }
 
-    /// As [`Rules::ignores_merges`].
+    /// True if a text that is a token itself is encoded as it, without merges ([`Rules::ignores_merges`]).
     pub(super) fn ignores_merges(&self) -> bool {
         self.rules.ignores_merges
     }
 
-    /// The merge of a pair of tokens.
+    /// The merge of the tokens `left` and `right`, if the table has one.
     fn find(&self, left: u32, right: u32) -> Option<RankedMerge> {
         let [from, to] = [left, left.checked_add(1)?].map(|id| self.starts.get(id as usize).copied());
         let merges = self.merges.get(from? as usize..to? as usize)?;

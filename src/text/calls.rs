@@ -20,13 +20,13 @@ pub enum CallSyntax {
 /// objects have brackets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CallMarks {
-    /// Before and behind a call.
+    /// The marks before and after a call.
     pub call: [&'static str; 2],
-    /// Before and behind a string within a call.
+    /// The mark before and after a string within a call.
     pub quote: &'static str,
     /// Before and behind a function's result. The first one ends a reply, because the client sends the result.
     pub result: [&'static str; 2],
-    /// Before and behind the description of a function.
+    /// The marks before and after the description of a function in the prompt.
     pub declaration: [&'static str; 2],
     /// The system message of a conversation that has functions but no system message.
     pub system: Option<&'static str>,
@@ -66,7 +66,7 @@ impl CallSyntax {
 }
 
 impl CallMarks {
-    /// All tokens of the syntax.
+    /// All special tokens that the syntax uses.
     pub fn tokens(&self) -> impl Iterator<Item = &'static str> {
         [self.call, self.result, self.declaration].into_iter().flatten().chain([self.quote])
     }
@@ -81,7 +81,7 @@ impl CallMarks {
     }
 }
 
-/// Whether a token belongs to a syntax of calls, or encloses a thought.
+/// True if a token belongs to a syntax of calls, or encloses a thought.
 pub(super) fn is_mark(token: &str) -> bool {
     THOUGHT.contains(&token) || MARKED.iter().any(|marks| marks.tokens().any(|mark| mark == token))
 }

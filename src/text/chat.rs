@@ -88,7 +88,7 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The text with its marks.
+    /// The rendered text, in which a mark is inserted into each message's spelling of a special token.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -105,7 +105,7 @@ impl Rendered {
 /// A model's chat template. It has compiled successfully.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    /// The prepared source.
+    /// The template's source after preparation, as it is compiled.
     source: String,
     /// Special tokens by the name of their variable, such as `bos_token`.
     special_tokens: BTreeMap<&'static str, String>,
@@ -203,7 +203,7 @@ impl ChatTemplate {
         self.calls
     }
 
-    /// Whether the model can be asked to think before it answers ([`ChatInput::thinking`]).
+    /// True if the model can be asked to think before it answers ([`ChatInput::thinking`]).
     pub fn thinks(&self) -> bool {
         self.source.contains("enable_thinking")
     }
@@ -314,7 +314,7 @@ fn refuse(name: &str, error: &minijinja::Error) -> Error {
     }
 }
 
-/// A template's message through `raise_exception`.
+/// The message with which a template refused its input, by `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);

@@ -25,7 +25,7 @@ pub(super) enum DecodedPiece<'a> {
     Byte(u8),
 }
 
-/// The pieces, by id.
+/// The text or the byte that each id decodes to.
 #[derive(Debug)]
 pub(super) struct PieceTable {
     vocabulary: Arc<TokenTable>,
@@ -33,7 +33,7 @@ pub(super) struct PieceTable {
     added: Vec<(u32, String)>,
     /// One bit per id: whether its token is special.
     special: Vec<u64>,
-    /// The largest id plus one.
+    /// The number of ids: the largest one plus one.
     end: u32,
     /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for longer text, because a byte
     /// token is missing or an added token strips blanks around it.

@@ -9,7 +9,7 @@ use crate::Result;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most texts kept.
+/// The most texts whose encoding is remembered.
 const MOST: usize = 8;
 /// The least number of common bytes. Fewer bytes are encoded as fast.
 const LEAST: usize = 1 << 10;
@@ -17,7 +17,7 @@ const LEAST: usize = 1 << 10;
 /// The texts, the latest first. Shared between threads.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Bytes of the longest token.
+    /// Bytes of the vocabulary's longest token.
     longest: usize,
     known: Mutex<VecDeque<Arc<EncodedText>>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Recent {
 struct EncodedText {
     text: String,
     found: Encoded,
-    /// Whether the text was encoded without the special ones of the added tokens.
+    /// True if special tokens in the text were encoded as plain text.
     verbatim: bool,
 }
 
@@ -79,7 +79,7 @@ impl Recent {
         Ok(ids)
     }
 
-    /// Stores a text, in place of the one that it continues.
+    /// Stores a text with its tokens, and removes `replaced`, which it continues.
     fn keep(&self, text: Arc<EncodedText>, replaced: Option<Arc<EncodedText>>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|other| replaced.as_ref().is_none_or(|replaced| !Arc::ptr_eq(other, replaced)));

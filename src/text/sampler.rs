@@ -30,27 +30,27 @@ pub use token_set::TokenSet;
 /// Latest tokens that the repetition penalty applies to, as in llama.cpp and Ollama.
 const REPEAT_WINDOW: usize = 64;
 
-/// A token whose logit the sampler changes.
+/// A token whose logit a penalty or a bias changes.
 #[derive(Debug, Clone, Copy)]
 struct Edit {
     id: u32,
-    /// Whether the repetition penalty applies.
+    /// True if the token occurred recently, so that the repetition penalty applies to it.
     repeated: bool,
     bias: f32,
     /// The amount that the presence and frequency penalties subtract.
     said: f32,
-    /// The changed logit.
+    /// The logit after penalties and bias.
     logit: f32,
 }
 
 /// The tokens that the filters need to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilterScope {
-    /// This many of the likeliest tokens.
+    /// The filters need this many of the likeliest tokens.
     Top(usize),
     /// The sum of all tokens, or the largest logit.
     Nucleus,
-    /// Every token may be drawn.
+    /// No filter is set: any token may be drawn.
     Open,
 }
 
@@ -62,11 +62,11 @@ pub struct Sampler {
     seed: u64,
     random: SplitMix64,
     reach: FilterScope,
-    /// The latest tokens, at most [`REPEAT_WINDOW`].
+    /// The latest tokens of prompt and reply, at most [`REPEAT_WINDOW`], for the repetition penalty.
     history: VecDeque<u32>,
     /// The reply's tokens with their counts, by ascending id; empty if no penalty counts them.
     said: Vec<(u32, u32)>,
-    /// Saved `history` and `said` while a request is made for a token after a draft.
+    /// The values of `history` and `said`, saved while a request is made for a token after a draft.
     aside: (VecDeque<u32>, Vec<(u32, u32)>),
     /// The tokens that may be chosen; `None` for all.
     allowed: Option<TokenSet>,
@@ -129,7 +129,7 @@ impl Sampler {
         self.allowed.as_mut()
     }
 
-    /// The seed in use, configured or random.
+    /// The seed of the random numbers: the configured one, or a random one.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -141,7 +141,7 @@ impl Sampler {
         prompt[prompt.len().saturating_sub(REPEAT_WINDOW)..].iter().for_each(|&id| self.remember(id));
     }
 
-    /// Records a chosen token.
+    /// Adds a chosen token to the history and to the counts that penalties need.
     fn accept(&mut self, id: u32) {
         self.remember(id);
         if self.config.counts() {
@@ -236,12 +236,12 @@ impl Sampler {
         ask.set(want, scale, unit, self.edits.iter().map(|edit| edit.id), allowed);
     }
 
-    /// Whether every choice is the likeliest allowed token by the unchanged logits.
+    /// True if each choice is the allowed token with the largest unchanged logit, so that the device can choose.
     pub fn takes_likeliest(&self) -> bool {
         self.reach == FilterScope::Top(1) && !self.config.edits()
     }
 
-    /// As [`Sampler::ask`], for the token after `drafted`, as if these had been chosen.
+    /// Writes a request as [`Sampler::ask`] does, for the token after `drafted`, as if these had been chosen.
     pub fn ask_after(&mut self, drafted: &[u32], ask: &mut SampleRequest<'_>) {
         let random = self.random.clone();
         let (mut history, mut said) = std::mem::take(&mut self.aside);
@@ -259,7 +259,7 @@ impl Sampler {
         (self.random, self.aside) = (random, (history, said));
     }
 
-    /// The number of random numbers that a choice takes.
+    /// The number of random numbers that one choice consumes: 0, 1 or 3.
     fn draws(&self) -> usize {
         match self.reach {
             _ if self.config.temperature == 0.0 => 0,
@@ -432,18 +432,18 @@ impl Sampler {
 struct Remainder {
     /// The sum of all tokens' probabilities, relative to the likeliest; `None` if the candidates are all tokens.
     total: Option<f64>,
-    /// Whether the filters need no other tokens.
+    /// True if the tokens at hand suffice for the filters. False if a token outside them could still be drawn.
     complete: bool,
-    /// Every other token's logit is below this.
+    /// The logit of every token outside the list is below this.
     floor: f32,
 }
 
-/// Whether a logit is a number or −∞.
+/// True for a logit that is a number or −∞, as opposed to NaN or +∞.
 fn is_sound(logit: f32) -> bool {
     logit < f32::INFINITY // and so not NaN
 }
 
-/// The edits that may be chosen.
+/// The edited tokens that may be drawn: `allowed` contains them, and no bias forbids them.
 fn eligible<'a>(edits: &'a [Edit], allowed: Option<&'a TokenSet>) -> impl Iterator<Item = &'a Edit> {
     let is_allowed = move |id: u32| allowed.is_none_or(|allowed| allowed.contains(id));
     edits.iter().filter(move |edit| edit.logit > f32::NEG_INFINITY && is_allowed(edit.id))

@@ -42,7 +42,7 @@ impl Spellings {
         self.lengths.iter().find_map(|&length| Some((length, *self.ids.get(text.get(..length)?)?)))
     }
 
-    /// Whether `text` is an incomplete special token, which the next message part could complete.
+    /// True if `text` is the start of a special token, which the next part of the message could complete.
     fn is_beginning(&self, text: &str) -> bool {
         let longest = self.lengths.first().copied().unwrap_or(0);
         text.len() < longest && self.ids.keys().any(|token| token.starts_with(text))

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Whether a stop string has been seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// Not yet.
+    /// No stop string has been seen yet.
     No,
     /// Yes. No more text will come, and generation can end.
     Yes,
@@ -23,7 +23,7 @@ pub struct StopMatcher {
     /// First the text that [`push`](Self::push) has already yielded (`..yielded`), then the text held back.
     buffer: String,
     yielded: usize,
-    /// The stop string that was found.
+    /// The index of the stop string that ended the text.
     found: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ impl StopMatcher {
         Ok(Self { stops, buffer: String::with_capacity(256), yielded: 0, found: None })
     }
 
-    /// Whether there are no stop strings.
+    /// True if there are no stop strings, so that all text passes.
     pub fn is_empty(&self) -> bool {
         self.stops.is_empty()
     }
@@ -66,7 +66,7 @@ impl StopMatcher {
         (&self.buffer[..self.yielded], Stopped::No)
     }
 
-    /// Yields the text held back, at the end of the text, and resets the matcher for another text.
+    /// Yields the text that a stop string might have begun in, and resets the matcher for another text.
     pub fn finish(&mut self) -> &str {
         self.buffer.drain(..self.yielded);
         // Stopped: everything before the stop string has been yielded, and nothing is left.

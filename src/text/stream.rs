@@ -29,7 +29,7 @@ impl StreamDecoder {
         Self { pieces, skip_special, shown, run: ByteRun::default(), out: String::with_capacity(256) }
     }
 
-    /// Shows these special tokens too.
+    /// The decoder, which also shows these special tokens.
     pub(super) fn showing(self, shown: Arc<[u32]>) -> Self {
         Self { shown, ..self }
     }
@@ -54,7 +54,7 @@ impl StreamDecoder {
         &self.out
     }
 
-    /// Yields the text held back, and resets the decoder for another sequence.
+    /// Yields the text that waits for further bytes, and resets the decoder for another sequence.
     pub fn finish(&mut self) -> &str {
         self.out.clear();
         self.run.end(&mut self.out);
@@ -67,9 +67,9 @@ impl StreamDecoder {
 struct ByteRun {
     /// The run's bytes, while it may still be valid UTF-8.
     held: Vec<u8>,
-    /// Bytes of `held` that are whole, valid characters.
+    /// The number of bytes at the start of `held` that are whole characters of UTF-8.
     valid: usize,
-    /// Whether the run can no longer become valid: each of its bytes is a U+FFFD.
+    /// True if no further byte can make the run valid UTF-8. Each of its bytes then becomes a U+FFFD.
     broken: bool,
 }
 
@@ -101,7 +101,7 @@ impl ByteRun {
         self.broken = false;
     }
 
-    /// Yields one U+FFFD per held byte.
+    /// Writes one U+FFFD for each byte in `held`, and empties it.
     fn replace(&mut self, out: &mut String) {
         out.extend(std::iter::repeat_n(char::REPLACEMENT_CHARACTER, self.held.len()));
         self.held.clear();

@@ -54,16 +54,16 @@ const MAX_WHOLE: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Tokenizer {
     model: Bpe,
-    /// Replaces spaces by "▁".
+    /// The normaliser that replaces spaces by "▁".
     normalizer: Replace,
     /// The added tokens, which are cut out of a text first.
     added: AddedVocabulary,
     pieces: Arc<PieceTable>,
-    /// The vocabulary's tokens of call syntaxes ([`MARKED`]).
+    /// The ids of the special tokens around calls ([`MARKED`]) that the vocabulary has.
     marks: Arc<[u32]>,
     /// A token that ends a reply, in addition to Gemma's own.
     end: Option<u32>,
-    /// Whether a long text can be encoded in windows: each token depends only on the text that it stands for.
+    /// True if a long text can be encoded in windows: each token depends only on the text that it stands for.
     can_cut: bool,
     /// Built for the first text that spells a special token.
     verbatim: OnceLock<Verbatim>,
@@ -237,7 +237,7 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The same as the crate's `encode`, with a choice of added tokens.
+    /// Encodes `text` as the crate's `encode` does, but with the given added tokens.
     fn encode_part(&self, text: &str, added: &AddedVocabulary, offsets: OffsetType) -> Result<Encoded> {
         let encode = || {
             let mut split = added.extract_and_normalize(Some(&self.normalizer), text);
@@ -285,7 +285,7 @@ impl Tokenizer {
         }
     }
 
-    /// Whether `id` is a byte token, several of which may make up one character.
+    /// True if `id` stands for a single byte. Several such tokens may make up one character.
     pub fn is_byte(&self, id: u32) -> bool {
         matches!(self.pieces.get(id), Some((DecodedPiece::Byte(_), _)))
     }
@@ -361,7 +361,7 @@ impl Tokenizer {
         if add_bos { Ok(vec![self.bos().ok_or_else(leave_out)?]) } else { Ok(Vec::new()) }
     }
 
-    /// `<eos>`, which ends a document.
+    /// The id of `<eos>`, which ends a document.
     pub fn eos(&self) -> Option<u32> {
         self.token_id("<eos>")
     }

@@ -98,7 +98,7 @@ fn is_padding(token: &ScoredToken) -> bool {
         && matches!(token.kind, TokenKind::Unused | TokenKind::UserDefined)
 }
 
-/// Whether a token is cut out of a text before anything is merged.
+/// True if a token's text is found and replaced by its id before any merge: control, unknown and user-defined tokens.
 fn is_cut_out(token: &ScoredToken) -> bool {
     let of_kind = matches!(token.kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined);
     of_kind && !token.text.is_empty()
@@ -140,12 +140,12 @@ fn resolve_merges(pairs: &[String], vocabulary: &TokenTable) -> std::result::Res
     pairs.iter().map(resolve).collect()
 }
 
-/// A merge of a pair.
+/// A merge of two tokens into one.
 struct Merge {
     score: f32,
-    /// Characters of the left part and of the right one.
+    /// The number of characters of the left token and of the right one.
     lengths: [u16; 2],
-    /// Ids of the result, the left part and the right one.
+    /// Ids of the merged token, the left token and the right one.
     ids: [u32; 3],
 }
 

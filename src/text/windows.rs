@@ -12,7 +12,7 @@
 
 use crate::{Error, Result};
 
-/// Bytes of a window.
+/// Bytes of text that are encoded at a time.
 pub(super) const WINDOW: usize = 64 << 10;
 /// Bytes at a window's end whose tokens are discarded. No token is nearly as long.
 const MARGIN: usize = 4 << 10;
@@ -31,7 +31,7 @@ pub(super) struct Encoded {
 pub(super) struct Windows {
     /// The token that the next window must begin with.
     expected: Option<u32>,
-    /// Bytes encoded so far.
+    /// The number of bytes of text encoded so far.
     done: usize,
 }
 

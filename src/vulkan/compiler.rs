@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after which a compile is late.
+/// The time after which a compilation counts as late.
 pub const LATE: Duration = Duration::from_secs(10);
 /// Longest wait at the end for running compiles; after it, the objects that they use are leaked.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Compiles a kernel to a `T`; called by several threads.
 type Compile<T> = Arc<dyn Fn(Kernel) -> Result<T> + Send + Sync>;
 
-/// Compiles in the background.
+/// Compiles kernels on threads of its own.
 pub struct Background<T> {
     compile: Compile<T>,
     shared: Arc<CompileQueue>,
@@ -31,7 +31,7 @@ pub struct Background<T> {
     left_out: HashSet<Kernel>,
 }
 
-/// The state that the threads share.
+/// The queue of kernels that the compiling threads share.
 #[derive(Default)]
 struct CompileQueue {
     jobs: Mutex<Jobs>,
@@ -43,9 +43,9 @@ struct Jobs {
     waiting: VecDeque<Kernel>,
     /// Running compiles with their start. Late ones stay here until they end.
     running: Vec<(Kernel, Instant)>,
-    /// The late ones among them.
+    /// The running compilations that take longer than [`LATE`].
     late: HashSet<Kernel>,
-    /// Threads that are not abandoned.
+    /// The number of compiling threads, without abandoned ones.
     workers: usize,
     closed: bool,
 }
@@ -166,7 +166,7 @@ impl<T: Send + 'static> Background<T> {
         }
     }
 
-    /// Whether a kernel is being compiled or waits in the queue, late ones excepted.
+    /// True if a kernel is being compiled or waits for it. Late compilations do not count.
     pub fn is_busy(&self) -> bool {
         let jobs = self.shared.jobs();
         jobs.running.len() > jobs.late.len() || !jobs.waiting.is_empty()

@@ -36,7 +36,7 @@ pub struct Pipelines {
     cache: vk::PipelineCache,
     made: HashMap<Kernel, vk::Pipeline>,
     compiler: Arc<Compiler>,
-    /// Compiles kernels that may be needed.
+    /// Compiles kernels in the background that may be needed later.
     background: Background<vk::Pipeline>,
     file: Option<PathBuf>,
 }
@@ -157,7 +157,7 @@ pub(crate) struct Compiler {
     cache: vk::PipelineCache,
     layout: vk::PipelineLayout,
     flags: vk::PipelineCreateFlags,
-    /// Lanes of a subgroup.
+    /// The number of lanes in a subgroup.
     subgroup: u32,
     /// The subgroup size that pipelines must request, if the driver offers several.
     required: Option<u32>,

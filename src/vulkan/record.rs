@@ -66,7 +66,7 @@ unsafe fn reset_stamps(device: &ash::Device, buffer: vk::CommandBuffer, commands
     }
 }
 
-/// The barrier of an edge.
+/// Records the memory barrier of an edge.
 fn wait(device: &ash::Device, buffer: vk::CommandBuffer, edge: Edge) {
     let all = Access::MEMORY_READ | Access::MEMORY_WRITE;
     let work = Stage::COMPUTE_SHADER | Stage::TRANSFER;

@@ -27,7 +27,7 @@ impl StampPool {
         Ok(Some(StampPool { gpu: gpu.clone(), clock, pool, ticks: vec![0; count] }))
     }
 
-    /// The queries.
+    /// The pool of timestamp queries.
     pub(super) fn queries(&self) -> vk::QueryPool {
         self.pool
     }

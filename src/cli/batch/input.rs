@@ -12,9 +12,9 @@ const MAX_LINE: u64 = 64 << 20;
 pub(super) struct InputLines {
     from: Box<dyn BufRead>,
     name: String,
-    /// Lines to answer again, before all others.
+    /// Lines that are answered again, before all others: the line's index, and the line.
     again: VecDeque<(usize, RawLine)>,
-    /// Lines read ahead.
+    /// Lines that were read before their turn.
     ahead: VecDeque<RawLine>,
     /// Empty lines and the line after them. Empty lines at the end of the input do not count.
     held: VecDeque<RawLine>,
@@ -67,7 +67,7 @@ impl InputLines {
         })
     }
 
-    /// The input's name for messages.
+    /// The input's name in messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -77,7 +77,7 @@ impl InputLines {
         self.length.map(|length| (self.read, length))
     }
 
-    /// The next line to answer.
+    /// The next line to answer, with its index: first those that are answered again.
     pub(super) fn next(&mut self) -> Result<Option<(usize, RawLine)>> {
         match self.again.pop_front() {
             Some(line) => Ok(Some(line)),
@@ -85,17 +85,17 @@ impl InputLines {
         }
     }
 
-    /// Queues a line for another answer.
+    /// Queues a line that is answered again.
     pub(super) fn ask_again(&mut self, index: usize, line: RawLine) {
         self.again.push_back((index, line));
     }
 
-    /// The number of lines to answer again.
+    /// The number of lines that are still to be answered again.
     pub(super) fn again(&self) -> usize {
         self.again.len()
     }
 
-    /// The next line in the input's order.
+    /// The next line of the input, with its index.
     pub(super) fn pass(&mut self) -> Result<Option<(usize, RawLine)>> {
         let line = match self.ahead.pop_front() {
             Some(line) => Some(line),
@@ -155,7 +155,7 @@ impl InputLines {
     }
 }
 
-/// Whether a line consists of blanks.
+/// True if a line has nothing but blanks.
 fn is_blank(line: &RawLine) -> bool {
     line.bytes().trim_ascii().is_empty()
 }

@@ -145,7 +145,7 @@ impl Marks {
         is_odd(&self.id) || is_odd(&self.custom_id)
     }
 
-    /// The first fields of the output line.
+    /// The fields that the output line starts with: its index, and the ids of the input line.
     pub(super) fn head(&self, index: usize, request: String) -> Map<String, Value> {
         let mut head = Map::from_iter([("index".into(), index.into()), ("request".into(), request.into())]);
         let marks = [("id", &self.id), ("custom_id", &self.custom_id)].into_iter().filter(|(_, mark)| !mark.is_null());
@@ -301,7 +301,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a content is empty text.
+/// True if a message's content is empty.
 fn is_empty(content: &MessageContent) -> bool {
     match content {
         MessageContent::Text(text) => text.is_empty(),

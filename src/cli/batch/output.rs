@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A line written by an earlier run.
+/// A line of the output file that an earlier run wrote.
 #[derive(Deserialize)]
 struct WrittenLine {
     index: usize,
@@ -25,7 +25,7 @@ struct WrittenLine {
 /// The output. A line waits until all lines before it are written.
 #[derive(Default)]
 pub(super) struct OrderedOutput {
-    /// `None`: standard output.
+    /// The output file and its path. `None`: the lines go to standard output.
     sink: Option<(File, PathBuf)>,
     next: usize,
     waiting: BTreeMap<usize, Value>,
@@ -105,17 +105,17 @@ impl OrderedOutput {
         }
     }
 
-    /// Whether the output can be continued later.
+    /// True if the output is a file that a later run can continue.
     pub(super) fn is_kept(&self) -> bool {
         self.lock.is_some()
     }
 
-    /// The number of lines written.
+    /// The number of lines that the output has.
     pub(super) fn written(&self) -> usize {
         self.next
     }
 
-    /// The number of lines written with an error.
+    /// The number of lines that the output has with an error.
     pub(super) fn failed(&self) -> usize {
         self.failed
     }
@@ -179,7 +179,7 @@ fn replace_lines(path: &Path, others: &BTreeMap<usize, Value>) -> std::io::Resul
     new.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit(&path)
 }
 
-/// Whether a line of the output has an error.
+/// True if a line of the output has an error in place of a reply.
 fn has_failed(line: &Value) -> bool {
     line.get("error").is_some_and(|error| !error.is_null())
 }

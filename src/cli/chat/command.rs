@@ -5,7 +5,7 @@ use crate::display::nearest;
 use crate::{Error, Result};
 use std::path::PathBuf;
 
-/// A command of a chat.
+/// A command that the user types into a chat.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SlashCommand<'a> {
     /// The list of commands.
@@ -30,7 +30,7 @@ pub(super) enum SlashCommand<'a> {
     Exit,
 }
 
-/// Each command as `/help` lists it.
+/// The commands as `/help` lists them: name, argument and description.
 const LIST: [(&str, &str, &str); 12] = [
     ("/help", "", "list the commands"),
     ("/regenerate", "", "answer the last message anew, in place of its answer"),
@@ -68,7 +68,7 @@ pub(super) fn help(columns: usize) -> String {
     listed(&rows, columns).trim_end().to_owned()
 }
 
-/// The commands' names.
+/// The names of all commands of a chat.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     LIST.iter().map(|(name, ..)| *name)
 }
@@ -131,7 +131,7 @@ fn temperature(argument: &str) -> Result<SlashCommand<'static>> {
     Ok(SlashCommand::Temperature(number))
 }
 
-/// The command `/think` with its argument.
+/// Parses the argument of `/think`: `on`, `off` or nothing.
 fn thinking(argument: &str) -> Result<SlashCommand<'static>> {
     match argument {
         "" => Ok(SlashCommand::Think(None)),

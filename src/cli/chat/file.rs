@@ -22,7 +22,7 @@ pub(super) struct ChatFile {
     state: FileState,
 }
 
-/// A file's identity and version.
+/// A file's device, inode, length and time of change, by which a change by another program is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
     place: (u64, u64),

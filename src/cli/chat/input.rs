@@ -31,21 +31,21 @@ use std::path::{Path, PathBuf};
 const MAX_HISTORY: u64 = 16 << 20;
 /// Terminals without support for editing: the editor reads their lines as they come.
 const PLAIN: [&str; 3] = ["dumb", "cons25", "emacs"];
-/// Encloses a message of several lines.
+/// Three quotes, which enclose a message of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// Input from the prompt.
+/// Input that the user typed at the prompt.
 pub(super) enum Typed {
     /// A message or a command.
     Line(String),
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupt {
-        /// Whether there was a line, which the next prompt restores.
+        /// True if a line was typed, which the next prompt restores.
         kept: bool,
     },
     /// Bytes that are not UTF-8. Input after them is discarded.
     NotText,
-    /// Ctrl-D, or the terminal is gone.
+    /// The user pressed Ctrl-D, or the terminal is closed.
     End,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct PromptEditor {
     history: Option<PathBuf>,
     /// The terminal's modes before the chat.
     modes: Termios,
-    /// Whether the terminal itself edits lines.
+    /// True if the terminal cannot be controlled, so that it edits lines itself.
     is_plain: bool,
-    /// The line that was interrupted by Ctrl-C.
+    /// The line that Ctrl-C interrupted, which the next prompt restores.
     kept: String,
     /// Handlers of SIGINT at the prompt and outside of it. The editor's own handler would keep an event from between
     /// prompts until the next prompt, where a resize of the terminal would then discard typed text.
@@ -196,7 +196,7 @@ fn failed(e: ReadlineError) -> Error {
     Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p")
 }
 
-/// Whether Enter sends the text, or begins a new line in it.
+/// Whether the text is complete, so that Enter sends it. Otherwise Enter begins a new line.
 fn is_whole(text: &str) -> bool {
     match text.trim_start().strip_prefix(QUOTES) {
         Some(quoted) => quoted.trim_end().ends_with(QUOTES),

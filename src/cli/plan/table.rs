@@ -89,7 +89,7 @@ impl ForecastView<'_> {
         writeln!(t, "for {sequences} of up to {tokens}, {kv} of KV in all, prefill in chunks of {}\n", e.max_rows)
     }
 
-    /// Free memory, and the model's needs.
+    /// Writes each heap's free memory and the memory that the model needs.
     fn write_shortage(&self, t: &mut String) -> std::fmt::Result {
         for heap in &self.target.memory.heaps {
             writeln!(t, "{}: {} free{}", heap.name, bytes(heap.available), kept(heap))?;
@@ -197,7 +197,7 @@ fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     writeln!(t, "fits on {device}: {} in {allocations}", bytes(plan.bytes()))
 }
 
-/// A note on the part of a heap that is kept free for other programs.
+/// A note on the free bytes of a heap that are left to other programs.
 fn kept(heap: &Heap) -> String {
     match heap.reserved {
         0 => String::new(),

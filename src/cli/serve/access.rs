@@ -20,7 +20,7 @@ const MODE: u32 = 0o640;
 /// The destination of the lines: a file, or standard error.
 pub(super) struct AccessLogFile {
     file: Option<(PathBuf, RwLock<File>)>,
-    /// Whether the last line could not be written, which has been reported.
+    /// True if the last line could not be written, which was reported.
     fails: AtomicBool,
 }
 

@@ -11,9 +11,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The default file, read if it exists.
+/// The configuration file that is read if it exists.
 const DEFAULT: &str = "/etc/kiln.toml";
-/// The largest file, in bytes.
+/// The largest configuration file, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 /// Options that make no sense in a file.
 const NOT_IN_A_FILE: [&str; 4] = ["help", "version", "config", "check"];
@@ -21,7 +21,7 @@ const NOT_IN_A_FILE: [&str; 4] = ["help", "version", "config", "check"];
 /// The options in the configuration files.
 #[derive(Debug, Clone, Default)]
 pub struct Configured {
-    /// The files in the order of reading.
+    /// The configuration files, in the order in which they are read.
     pub files: Vec<PathBuf>,
     /// The effective options by name, with their values.
     options: Vec<(String, Vec<String>)>,
@@ -113,13 +113,13 @@ fn files(asked: Option<&Path>) -> Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// An option in a file.
+/// An option that a configuration file sets.
 #[derive(Debug)]
 struct FileOption {
     /// The long name, and clap's id.
     name: String,
     id: String,
-    /// Empty for a flag that is set.
+    /// The option's values as text; empty for a flag.
     values: Vec<String>,
     is_flag: bool,
 }
@@ -135,7 +135,7 @@ impl FileOption {
     }
 }
 
-/// The options of a file.
+/// The options that a configuration file sets.
 fn read(path: &Path) -> Result<Vec<FileOption>> {
     let text = read_regular_text(path, MOST_BYTES, "configuration", "give a file of options in TOML")?;
     parse(&text, &path.display().to_string())

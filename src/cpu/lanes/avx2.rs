@@ -82,33 +82,17 @@ unsafe impl Lanes for Avx2 {
         let low = both(wide, |w| _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32(15))));
         [low, both(wide, |w| _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(w)))]
     }
-    #[inline(always)]
-    unsafe fn add(a: Self::F, b: Self::F) -> Self::F {
-        pairs(a, b, |a, b| _mm256_add_ps(a, b))
-    }
-    #[inline(always)]
-    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F {
-        pairs(a, b, |a, b| _mm256_sub_ps(a, b))
-    }
-    #[inline(always)]
-    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F {
-        pairs(a, b, |a, b| _mm256_mul_ps(a, b))
-    }
-    #[inline(always)]
-    unsafe fn div(a: Self::F, b: Self::F) -> Self::F {
-        pairs(a, b, |a, b| _mm256_div_ps(a, b))
+    binary! {
+        add = |a, b| pairs(a, b, |a, b| _mm256_add_ps(a, b)),
+        sub = |a, b| pairs(a, b, |a, b| _mm256_sub_ps(a, b)),
+        mul = |a, b| pairs(a, b, |a, b| _mm256_mul_ps(a, b)),
+        div = |a, b| pairs(a, b, |a, b| _mm256_div_ps(a, b)),
+        max = |a, b| pairs(a, b, |a, b| _mm256_max_ps(a, b)),
+        min = |a, b| pairs(a, b, |a, b| _mm256_min_ps(a, b)),
     }
     #[inline(always)]
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
         [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])]
-    }
-    #[inline(always)]
-    unsafe fn max(a: Self::F, b: Self::F) -> Self::F {
-        pairs(a, b, |a, b| _mm256_max_ps(a, b))
-    }
-    #[inline(always)]
-    unsafe fn min(a: Self::F, b: Self::F) -> Self::F {
-        pairs(a, b, |a, b| _mm256_min_ps(a, b))
     }
     #[inline(always)]
     unsafe fn abs(a: Self::F) -> Self::F {

@@ -61,33 +61,17 @@ unsafe impl Lanes for Avx512 {
         let low = _mm512_and_si512(wide, _mm512_set1_epi32(15));
         [_mm512_cvtepi32_ps(low), _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(wide))]
     }
-    #[inline(always)]
-    unsafe fn add(a: __m512, b: __m512) -> __m512 {
-        _mm512_add_ps(a, b)
-    }
-    #[inline(always)]
-    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-        _mm512_sub_ps(a, b)
-    }
-    #[inline(always)]
-    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-        _mm512_mul_ps(a, b)
-    }
-    #[inline(always)]
-    unsafe fn div(a: __m512, b: __m512) -> __m512 {
-        _mm512_div_ps(a, b)
+    binary! {
+        add = |a, b| _mm512_add_ps(a, b),
+        sub = |a, b| _mm512_sub_ps(a, b),
+        mul = |a, b| _mm512_mul_ps(a, b),
+        div = |a, b| _mm512_div_ps(a, b),
+        max = |a, b| _mm512_max_ps(a, b),
+        min = |a, b| _mm512_min_ps(a, b),
     }
     #[inline(always)]
     unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
         _mm512_fmadd_ps(a, b, c)
-    }
-    #[inline(always)]
-    unsafe fn max(a: __m512, b: __m512) -> __m512 {
-        _mm512_max_ps(a, b)
-    }
-    #[inline(always)]
-    unsafe fn min(a: __m512, b: __m512) -> __m512 {
-        _mm512_min_ps(a, b)
     }
     #[inline(always)]
     unsafe fn abs(a: __m512) -> __m512 {

@@ -4,6 +4,18 @@
 //! with the instructions of one kind. All methods are `#[inline(always)]`, so that a kernel becomes one function for
 //! its kind.
 
+/// Methods of [`Lanes`] that take two vectors and return one.
+macro_rules! binary {
+    ($($name:ident = |$a:ident, $b:ident| $result:expr,)+) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name($a: Self::F, $b: Self::F) -> Self::F {
+                $result
+            }
+        )+
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -27,11 +39,11 @@ pub const LARGEST_INPUT: f32 = 127.0 * 128.0;
 /// are valid for a method's reads or writes; they need no alignment.
 #[allow(clippy::missing_safety_doc)] // The trait's own section applies.
 pub unsafe trait Lanes {
-    /// Sixteen f32.
+    /// A vector of sixteen f32.
     type F: Copy;
     /// Sixteen sums of products, in the representation of the kind's dot products.
     type Sums: Copy;
-    /// Sixteen times four bytes.
+    /// A vector of sixty-four bytes, in sixteen groups of four.
     type B: Copy;
     /// The offset of 8-bit weights if [`Lanes::dot`] multiplies unsigned bytes; 0 if it multiplies signed ones.
     const OFFSET: u8;
@@ -39,19 +51,19 @@ pub unsafe trait Lanes {
     const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self::F;
-    /// Reads sixteen f32.
+    /// Reads sixteen f32, which need no alignment.
     unsafe fn load(from: *const f32) -> Self::F;
-    /// Writes sixteen f32.
+    /// Writes sixteen f32 to memory.
     unsafe fn store(to: *mut f32, x: Self::F);
-    /// Reads sixteen IEEE halves.
+    /// Reads sixteen IEEE halves, and widens them to f32.
     unsafe fn load_f16(from: *const u8) -> Self::F;
     /// Writes sixteen IEEE halves, rounded to nearest even.
     unsafe fn store_f16(to: *mut u8, x: Self::F);
-    /// Reads sixteen bfloat16.
+    /// Reads sixteen bfloat16, and widens them to f32.
     unsafe fn load_bf16(from: *const u8) -> Self::F;
-    /// Reads sixteen bytes as integers.
+    /// Reads sixteen unsigned bytes, and gives their values as f32.
     unsafe fn load_u8(from: *const u8) -> Self::F;
-    /// Reads sixteen signed bytes as integers.
+    /// Reads sixteen signed bytes, and gives their values as f32.
     unsafe fn load_i8(from: *const u8) -> Self::F;
     /// Reads sixteen bytes, and returns their low and high halves as integers.
     unsafe fn load_halves(from: *const u8) -> [Self::F; 2];
@@ -59,7 +71,7 @@ pub unsafe trait Lanes {
     unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
-    /// `a * b + c`, rounded once.
+    /// Computes `a * b + c` in each lane, rounded once.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// The larger of each pair; `b` if either is NaN.
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
@@ -68,11 +80,11 @@ pub unsafe trait Lanes {
     unsafe fn abs(a: Self::F) -> Self::F;
     /// Rounds to the nearest integer, halves to even.
     unsafe fn round(a: Self::F) -> Self::F;
-    /// `2^n` of integers from -126 to 127.
+    /// Computes `2^n` in each lane, for integers from -126 to 127.
     unsafe fn exp2_of_integer(n: Self::F) -> Self::F;
     /// The sum of all lanes, in an order that is the same on every kind.
     unsafe fn sum(a: Self::F) -> f32;
-    /// The largest of all lanes.
+    /// The largest value of all lanes.
     unsafe fn largest(a: Self::F) -> f32;
 
     /// Writes sixteen integers within ±[`LARGEST_INPUT`] as inputs of dot products: two words for each four inputs.
@@ -81,7 +93,7 @@ pub unsafe trait Lanes {
     fn start(x: i32) -> [i32; 2];
     /// Sums that start with a [`Lanes::start`], whose first word `start` points to.
     unsafe fn begin(start: *const i32) -> Self::Sums;
-    /// The sums, each rounded once.
+    /// The sums as f32, each rounded once.
     unsafe fn total(sums: Self::Sums) -> Self::F;
     /// Adds to each lane the sum of four products of unsigned weights up to 63 and four inputs. The inputs are the same
     /// for all lanes, and `x` points to their first word. Sums are exact within ±2^28.
@@ -105,9 +117,9 @@ pub unsafe trait Lanes {
     unsafe fn look_up(table: &[u8; 16], at: Self::B) -> Self::B;
 }
 
-/// A computation with vectors of any kind.
+/// A computation that is compiled for each kind of vector units.
 pub trait VectorKernel {
-    /// The result.
+    /// The type of the computation's result.
     type Output;
 
     /// Runs the computation.
@@ -117,7 +129,7 @@ pub trait VectorKernel {
     unsafe fn run<L: Lanes>(self) -> Self::Output;
 }
 
-/// The kinds of vector units.
+/// The kinds of vector units that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VectorUnits {
     /// AVX-512 with VNNI: F, BW, VL, VNNI.
@@ -129,15 +141,15 @@ pub enum VectorUnits {
     /// NEON with dot products.
     #[cfg(target_arch = "aarch64")]
     NeonDot,
-    /// NEON.
+    /// NEON without dot products.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// Without vector units, for every processor.
+    /// No vector units: portable code for every processor.
     Portable,
 }
 
 impl VectorUnits {
-    /// The best kind that this CPU has.
+    /// The fastest kind of vector units that this CPU has.
     pub fn best() -> VectorUnits {
         VectorUnits::all()[0]
     }
@@ -187,7 +199,7 @@ impl VectorUnits {
         }
     }
 
-    /// [`Lanes::OFFSET`] of this kind.
+    /// The offset of 8-bit weights for this kind ([`Lanes::OFFSET`]).
     pub fn offset(self) -> u8 {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -21,7 +21,7 @@ pub unsafe fn run<K: VectorKernel>(kernel: K) -> K::Output {
     kernel.run::<Neon<false>>()
 }
 
-/// Evaluates an expression for each quarter.
+/// Evaluates an expression for each quarter of a vector.
 macro_rules! each {
     ($of:expr, |$x:ident| $y:expr) => {{
         let [a, b, c, d] = $of;
@@ -168,21 +168,13 @@ unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
         let low = each!(widen(vandq_u8(bytes, vdupq_n_u8(15))), |x| vcvtq_f32_u32(x));
         [low, each!(widen(vshrq_n_u8::<4>(bytes)), |x| vcvtq_f32_u32(x))]
     }
-    #[inline(always)]
-    unsafe fn add(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| vaddq_f32(a, b))
-    }
-    #[inline(always)]
-    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| vsubq_f32(a, b))
-    }
-    #[inline(always)]
-    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| vmulq_f32(a, b))
-    }
-    #[inline(always)]
-    unsafe fn div(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| vdivq_f32(a, b))
+    binary! {
+        add = |a, b| pairs!(a, b, |a, b| vaddq_f32(a, b)),
+        sub = |a, b| pairs!(a, b, |a, b| vsubq_f32(a, b)),
+        mul = |a, b| pairs!(a, b, |a, b| vmulq_f32(a, b)),
+        div = |a, b| pairs!(a, b, |a, b| vdivq_f32(a, b)),
+        max = |a, b| pairs!(a, b, |a, b| vbslq_f32(vcgtq_f32(a, b), a, b)),
+        min = |a, b| pairs!(a, b, |a, b| vbslq_f32(vcltq_f32(a, b), a, b)),
     }
     #[inline(always)]
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
@@ -192,14 +184,6 @@ unsafe impl<const DOT: bool> Lanes for Neon<DOT> {
             vfmaq_f32(c[2], a[2], b[2]),
             vfmaq_f32(c[3], a[3], b[3]),
         ]
-    }
-    #[inline(always)]
-    unsafe fn max(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| vbslq_f32(vcgtq_f32(a, b), a, b))
-    }
-    #[inline(always)]
-    unsafe fn min(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| vbslq_f32(vcltq_f32(a, b), a, b))
     }
     #[inline(always)]
     unsafe fn abs(a: Self::F) -> Self::F {

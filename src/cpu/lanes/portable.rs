@@ -68,34 +68,18 @@ unsafe impl Lanes for Portable {
         let bytes = from.cast::<[u8; LANES]>().read_unaligned();
         [bytes.map(|b| f32::from(b & 15)), bytes.map(|b| f32::from(b >> 4))]
     }
-    #[inline(always)]
-    unsafe fn add(a: Self::F, b: Self::F) -> Self::F {
-        each(|i| a[i] + b[i])
-    }
-    #[inline(always)]
-    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F {
-        each(|i| a[i] - b[i])
-    }
-    #[inline(always)]
-    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F {
-        each(|i| a[i] * b[i])
-    }
-    #[inline(always)]
-    unsafe fn div(a: Self::F, b: Self::F) -> Self::F {
-        each(|i| a[i] / b[i])
+    binary! {
+        add = |a, b| each(|i| a[i] + b[i]),
+        sub = |a, b| each(|i| a[i] - b[i]),
+        mul = |a, b| each(|i| a[i] * b[i]),
+        div = |a, b| each(|i| a[i] / b[i]),
+        max = |a, b| each(|i| if a[i] > b[i] { a[i] } else { b[i] }),
+        min = |a, b| each(|i| if a[i] < b[i] { a[i] } else { b[i] }),
     }
     #[inline(always)]
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
         // Without an FMA instruction, rounding once is a slow function call.
         each(|i| a[i] * b[i] + c[i])
-    }
-    #[inline(always)]
-    unsafe fn max(a: Self::F, b: Self::F) -> Self::F {
-        each(|i| if a[i] > b[i] { a[i] } else { b[i] })
-    }
-    #[inline(always)]
-    unsafe fn min(a: Self::F, b: Self::F) -> Self::F {
-        each(|i| if a[i] < b[i] { a[i] } else { b[i] })
     }
     #[inline(always)]
     unsafe fn abs(a: Self::F) -> Self::F {

@@ -10,12 +10,12 @@ use crate::sequence::draft::{DraftRequest, MOST_DRAFTED, Proposer};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// Drafts with a given acceptance.
+/// Drafts of which a stated share is right, for measuring passes that verify them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stated {
     /// Tokens of each draft; `None`: as many as pay, at most [`MOST_DRAFTED`].
     pub drafted: Option<usize>,
-    /// The number of right tokens among a thousand drafted ones whose predecessors are right.
+    /// The number of right tokens among a thousand drafted ones that follow right ones.
     pub right: u32,
 }
 
@@ -37,7 +37,7 @@ impl Stated {
         Ok(Stated { drafted, right: (1000.0 * share).round() as u32 })
     }
 
-    /// The most tokens of a draft.
+    /// The most tokens that a draft has.
     pub fn most(self) -> usize {
         self.drafted.unwrap_or(MOST_DRAFTED)
     }
@@ -191,15 +191,15 @@ impl Bench<'_> {
     }
 }
 
-/// A decoding sequence.
+/// A sequence that decodes while it is measured.
 struct Decoding {
     sequence: usize,
     /// All tokens of the sequence, including those still to be decoded.
     whole: Vec<u32>,
-    /// Position and token of its next row.
+    /// The position and the token of the sequence's next row.
     at: usize,
     next: u32,
-    /// The most tokens of its next draft.
+    /// The most tokens that the sequence's next draft may have.
     most: usize,
     /// The head row of the last pass that its next row follows.
     head: Option<usize>,

@@ -6,7 +6,7 @@ use crate::executor::KernelTiming;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, PassShape, Schedule, Segment};
 
-/// One kernel of a pass.
+/// The time and the cost of one kernel of a pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
     /// The segment of the pass that it belongs to.
@@ -14,11 +14,11 @@ pub struct KernelTime {
     /// Labels of the steps that it runs, joined by `+`. A kernel that only prepares a step has its own name in
     /// brackets.
     pub label: String,
-    /// The kernel's name.
+    /// The name of the kernel, for tables.
     pub kernel: &'static str,
     /// The kernel's specialisation and its grid.
     pub variant: String,
-    /// Bytes and operations.
+    /// The bytes and the operations of the kernel.
     pub cost: Cost,
     /// Median seconds; 0 where the clock is too coarse.
     pub seconds: f64,
@@ -32,7 +32,7 @@ pub struct KernelTime {
 pub struct KernelGroup {
     /// The first kernel of the group. Its cost, seconds and rates are those of the whole group.
     pub kernel: KernelTime,
-    /// Kernels in the group.
+    /// The number of kernels in the group.
     pub count: usize,
 }
 

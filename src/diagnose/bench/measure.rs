@@ -25,22 +25,22 @@ use std::time::Instant;
 /// Tokens that a sequence decodes before anything is timed.
 const WARM_UP_TOKENS: usize = 8;
 
-/// A measured line.
+/// The measurements of one line of a bench.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BenchLine {
-    /// The work that was timed.
+    /// The work that the line times.
     pub case: Case,
-    /// Tokens of all sequences in one repetition.
+    /// The number of tokens that all sequences take in one repetition.
     pub tokens: usize,
-    /// Passes in one repetition.
+    /// The number of passes in one repetition.
     pub passes: usize,
-    /// Bytes and operations of one repetition.
+    /// The bytes and the operations of one repetition.
     pub cost: Cost,
-    /// Seconds of each repetition.
+    /// The seconds that each repetition took.
     pub seconds: Sample,
     /// Rates of the median repetition. Those of the fastest one are checked against the ceilings too.
     pub rates: MeasuredRates,
-    /// Submits per token.
+    /// The number of submits to the device for each token.
     pub submits_per_token: f64,
     /// CPU seconds per token: of all the process's threads, and of the submitting thread alone.
     pub cpu_per_token: CpuTime,
@@ -48,7 +48,7 @@ pub struct BenchLine {
     pub busy: Option<f64>,
     /// Energy per token, over all repetitions. `None` if unknown.
     pub energy_per_token: Option<Energy>,
-    /// The kernels of its pass, if requested.
+    /// The times of the pass's kernels, if requested.
     pub kernels: Vec<KernelTime>,
     /// The engines' activity during its pass, if requested.
     pub timeline: Option<EngineTimeline>,
@@ -81,7 +81,7 @@ fn of_rows(rows: usize, beside: usize, depth: usize) -> PassShape {
     }
 }
 
-/// A bench on a loaded model.
+/// A loaded model whose passes are timed.
 pub struct Bench<'a> {
     pub(super) executor: &'a mut dyn Measure,
     pub(super) ceilings: Ceilings,
@@ -89,17 +89,17 @@ pub struct Bench<'a> {
     filled: Vec<usize>,
     /// The choosers of sequences that sample; empty where each takes its argmax.
     choosers: Vec<Chooser>,
-    /// The draft model, if its time counts.
+    /// The draft model, if the time that it takes is measured too.
     pub(super) draft: Option<Box<dyn Proposer>>,
     /// The state of drafting for the current line.
     policy: Policy,
-    /// `None` if no energy can be read.
+    /// The energy meter; `None` if no energy can be read.
     energy: Option<EnergyMeter>,
     /// Called with a description of each measurement.
     pub(super) progress: &'a dyn Fn(&str),
 }
 
-/// Figures of one repetition.
+/// The time and the passes of one repetition.
 pub(super) struct Repetition {
     seconds: f64,
     /// Passes with their bytes and operations, for work whose size is known only afterwards.
@@ -143,7 +143,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The ceilings for judging lines.
+    /// The highest rates that the machine allows, by which lines are judged.
     pub fn ceilings(&self) -> Ceilings {
         self.ceilings
     }
@@ -243,7 +243,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Tokens, passes and cost of one repetition.
+    /// The tokens, the passes and the cost of one repetition.
     fn size(&self, case: Case) -> (usize, usize, Cost) {
         let (schedule, chunk) = (self.executor.schedule(), self.executor.prefill_rows());
         let mut cost = Cost::default();

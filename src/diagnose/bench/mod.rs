@@ -21,31 +21,31 @@ use crate::error::{Setting, Text, text};
 use crate::model::Shape;
 use crate::{Error, Result};
 
-/// The most repetitions of a line; the figures of each are kept in memory.
+/// The most repetitions of a line. The figures of each take memory.
 const MOST_REPETITIONS: usize = 1_000_000;
 
 /// Settings of the bench: every prefill and every decode is measured at every depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchSettings {
-    /// Prompt lengths; empty for no prefill.
+    /// The lengths of prompts whose prefill is measured; empty for none.
     pub prefill: Vec<usize>,
     /// Tokens that each sequence decodes in a repetition; 0 for no decode.
     pub decode: usize,
-    /// Sequences that decode at once.
+    /// The numbers of sequences that decode together, each measured by itself.
     pub batch: Vec<usize>,
     /// Rows per pass of one sequence; a repetition has `decode` passes.
     pub rows: Vec<usize>,
     /// Other sequences with a row each in additional passes of these rows.
     pub beside: usize,
-    /// Drafts to measure one sequence's decoding with.
+    /// The drafts with which decoding of one sequence is measured.
     pub drafts: Vec<Stated>,
     /// Positions already in the cache when timing starts.
     pub depth: Vec<usize>,
-    /// Timed repetitions of each line.
+    /// The number of timed repetitions of each line.
     pub repetitions: usize,
 }
 
-/// The work of one line.
+/// The work that one line times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// A prompt of this many tokens, in chunks.
@@ -54,43 +54,43 @@ pub enum Work {
     /// logits of the last row and of the others. It gives the time of a prompt's chunk, of a draft's verification, or
     /// of a mixed pass at a depth.
     Rows {
-        /// Rows of one sequence.
+        /// The number of rows of the prompt's sequence.
         rows: usize,
-        /// Other sequences.
+        /// The number of other sequences in each pass.
         beside: usize,
-        /// Passes.
+        /// The number of passes.
         passes: usize,
     },
     /// Each of `sequences` decodes `tokens` tokens. One pass makes one token of every sequence.
     Decode {
-        /// Sequences.
+        /// The number of sequences.
         sequences: usize,
-        /// Tokens of each.
+        /// The number of tokens that each sequence decodes.
         tokens: usize,
     },
     /// Each of `sequences` decodes `tokens` tokens with drafts. A pass gives one token of every sequence, and the
     /// accepted drafted tokens.
     Draft {
-        /// The drafts.
+        /// The drafts that passes verify.
         stated: Stated,
-        /// Sequences.
+        /// The number of sequences.
         sequences: usize,
-        /// Tokens of each.
+        /// The number of tokens that each sequence decodes.
         tokens: usize,
     },
 }
 
-/// One line to be measured.
+/// The work and the depth that one line measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
-    /// The work to time.
+    /// The work that is timed.
     pub work: Work,
-    /// Positions already in the cache.
+    /// The number of positions that are in the cache before the work.
     pub depth: usize,
 }
 
 impl Case {
-    /// The name in tables and errors.
+    /// The line's name in tables and errors.
     pub fn name(&self) -> String {
         let depth = if self.depth > 0 { format!(" at depth {}", self.depth) } else { String::new() };
         match self.work {
@@ -118,7 +118,7 @@ impl Case {
     }
 }
 
-/// A list in ascending order, without repetitions.
+/// The numbers of a list in ascending order, each once.
 pub fn ascending(list: &[usize]) -> Vec<usize> {
     let mut list = list.to_vec();
     list.sort_unstable();
@@ -147,7 +147,7 @@ impl BenchSettings {
         ascending(&self.depth).into_iter().flat_map(at).collect()
     }
 
-    /// The largest number of simultaneous sequences.
+    /// The largest number of sequences that any line decodes together.
     pub fn sequences(&self) -> usize {
         let mixed = if self.rows.is_empty() { 0 } else { self.beside.saturating_add(1) };
         let most = self.batch.iter().copied().max().map(|most| most.max(mixed));
@@ -167,7 +167,7 @@ impl BenchSettings {
         self.prefill.iter().chain(&self.rows).copied().max().unwrap_or(0)
     }
 
-    /// Positions that a sequence needs.
+    /// The number of positions that a sequence needs for all lines.
     pub fn context(&self) -> usize {
         let deepest = self.depth.iter().copied().max().unwrap_or(0);
         // At least one decoded token, for the timing of a single layer.

@@ -14,16 +14,16 @@ use crate::{Error, Result};
 /// Numbers of back-to-back runs of a layer alone; each is timed.
 pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
 
-/// One layer alone.
+/// The measured time of one layer by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerTime {
-    /// Index of the layer.
+    /// The index of the layer.
     pub layer: usize,
-    /// Whether the layer attends to a window or to all positions.
+    /// The kind of the layer: whether it attends to a window or to all positions.
     pub kind: LayerKind,
-    /// Positions already in the cache.
+    /// The number of positions that are in the cache before the run.
     pub depth: usize,
-    /// Bytes and operations of one run.
+    /// The bytes and the operations of one run.
     pub cost: Cost,
     /// Bytes per second at which the device reads only this layer's weights.
     pub ceiling: f64,

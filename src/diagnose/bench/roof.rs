@@ -16,11 +16,11 @@ pub struct Ceilings {
 /// Rates of some work, and their shares of the ceilings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredRates {
-    /// Bytes of weights and KV per second.
+    /// Bytes of weights and of the KV cache that were read per second.
     pub bytes: f64,
-    /// The share of the read ceiling.
+    /// The rate of reading as a share of the read ceiling.
     pub read_share: f64,
-    /// Multiplications and additions per second.
+    /// The number of multiplications and additions per second.
     pub operations: f64,
     /// Share of the matrix ceiling. `None` without that ceiling.
     pub matrix_share: Option<f64>,

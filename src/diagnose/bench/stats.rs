@@ -1,9 +1,9 @@
 //! Statistics over repetitions.
 
-/// A figure measured several times.
+/// A figure with the values of all its measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// In the order measured.
+    /// The values in the order in which they were measured.
     pub values: Vec<f64>,
 }
 

@@ -4,13 +4,13 @@ use crate::executor::{EngineKind, EngineSpan};
 use crate::schedule::Segment;
 use std::ops::Range;
 
-/// Layers that [`EngineTimeline::window`] shows.
+/// The number of layers that [`EngineTimeline::window`] shows.
 const SHOWN: usize = 3;
 
 /// A pass's spans, and the shares of its time in which engines worked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineTimeline {
-    /// In the order of their starts.
+    /// The spans of all engines, in the order of their starts.
     pub spans: Vec<EngineSpan>,
     /// Seconds from the first start to the last end.
     pub seconds: f64,

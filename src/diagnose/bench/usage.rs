@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// CPU time, user and system, in seconds.
+/// The CPU time of a process, user and system, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuTime {
     /// CPU time of all threads of the process, including the driver's.
@@ -52,7 +52,7 @@ const RUNNING: Duration = Duration::from_millis(100);
 pub struct MemoryWatch {
     shared: Arc<UsageState>,
     _looks: PeriodicWork,
-    /// Bytes that the process held when the watch began.
+    /// Bytes of memory that the process had when the watch began.
     pub baseline: u64,
 }
 
@@ -89,7 +89,7 @@ impl MemoryWatch {
         self.shared.running.store(true, Ordering::Relaxed);
     }
 
-    /// The most bytes held so far.
+    /// The most bytes of memory that the process has had so far.
     pub fn peak(&self) -> u64 {
         self.shared.look();
         self.shared.peak.load(Ordering::Relaxed)

@@ -100,7 +100,7 @@ pub(super) struct Worst {
 }
 
 impl Worst {
-    /// Whether the difference exceeds the bound. NaN always does.
+    /// True if the difference exceeds the bound, or is NaN.
     pub(super) fn is_past(&self) -> bool {
         self.share.is_nan() || self.share > 1.0
     }

@@ -23,12 +23,12 @@ use tensor::{Tensor, read, written};
 /// The most rows of logits in a pass of a comparison, because there are kernels for one row and for several.
 pub const HEAD_ROWS: usize = 4;
 
-/// A pass of a comparison.
+/// A pass that both executors of a comparison run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComparedPass {
-    /// The rows, of one sequence.
+    /// The rows of the pass, all of one sequence.
     pub rows: Vec<Row>,
-    /// The rows with logits: the last ones.
+    /// The last rows, whose logits are compared.
     pub head: HeadRows,
 }
 
@@ -36,11 +36,11 @@ pub struct ComparedPass {
 /// it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// Index of the pass.
+    /// The index of the pass.
     pub pass: usize,
-    /// Indices of the steps.
+    /// The indices of the compared steps.
     pub steps: Range<usize>,
-    /// The first step's part of the pass.
+    /// The segment that the first step belongs to.
     pub segment: Segment,
     /// The step's name; for several steps the first and the last: `q_norm_rope to attend`.
     pub label: String,
@@ -48,20 +48,20 @@ pub struct Compared {
     pub tensor: String,
     /// The element's row, of the pass or of its head rows.
     pub row: usize,
-    /// The element's column.
+    /// The column of the element.
     pub column: usize,
-    /// The element in `a`.
+    /// The element's value in executor `a`.
     pub a: f32,
-    /// The element in `b`.
+    /// The element's value in executor `b`.
     pub b: f32,
-    /// The bound on the difference.
+    /// The bound on the difference of the two values.
     pub bound: f32,
     /// The difference as a share of the bound. Not finite if one of the elements is not.
     pub share: f32,
 }
 
 impl Compared {
-    /// Whether the difference exceeds the bound.
+    /// True if the difference exceeds the bound.
     pub fn differs(&self) -> bool {
         self.share.is_nan() || self.share > 1.0
     }
@@ -106,7 +106,7 @@ pub fn compare(
     Ok(())
 }
 
-/// Two executors of one schedule.
+/// The two executors that are compared, which run the same schedule.
 struct Pair<'a> {
     executors: [&'a mut dyn Stepwise; 2],
     schedule: Schedule,
@@ -114,7 +114,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Runs one pass.
+    /// Runs one pass on both executors, and compares its steps.
     fn run(
         &mut self,
         index: usize,
@@ -266,7 +266,7 @@ impl Pair<'_> {
         Ok(squares.into_iter().map(mean).collect())
     }
 
-    /// Reads the tensors from `a`.
+    /// Reads tensors of a pass from executor `a`.
     fn read_all(&mut self, tensors: &[Tensor], pass: &ComparedPass) -> Result<Vec<Vec<f32>>> {
         tensors.iter().map(|tensor| tensor.read(self.executors[0], pass)).collect()
     }

@@ -10,20 +10,20 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 
-/// A result of a step.
+/// A tensor that a step writes, and whose values are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Tensor {
-    /// Columns of a slot.
+    /// The columns of a slot, in these rows.
     Slot(Slot, Rows),
     /// A layer's keys (0) or values (1) of `[rows, width]`.
     Kv { layer: usize, half: usize, width: usize },
     /// The experts that each row of the pass uses.
     Experts(Slot),
-    /// The head rows' next tokens.
+    /// The next token that each head row chose.
     Next,
 }
 
-/// The results of steps, each once.
+/// The tensors that the steps write, each once.
 pub(super) fn written(schedule: &Schedule, steps: Range<usize>) -> Vec<Tensor> {
     let mut tensors: Vec<Tensor> = Vec::new();
     for step in &schedule.steps[steps] {
@@ -95,12 +95,12 @@ impl Tensor {
         }
     }
 
-    /// Whether the values are integers, which have no tolerance.
+    /// True if the values are integers, which must be equal.
     pub(super) fn is_exact(&self) -> bool {
         matches!(self, Tensor::Experts(_) | Tensor::Next)
     }
 
-    /// Whether a step from `end` on, or the host, reads the values from before `end`.
+    /// True if the host, or a step from `end` on, reads values that a step before `end` has written.
     pub(super) fn is_read_behind(&self, schedule: &Schedule, end: usize) -> bool {
         let own = match self {
             Tensor::Slot(slot, _) | Tensor::Experts(slot) => AccessRange::slot(*slot),

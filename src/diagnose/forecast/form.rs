@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub(crate) struct ModelForm {
     pub(crate) shape: Shape,
     formats: Box<dyn Fn(TensorId) -> WeightFormat>,
-    /// Whether uploads go through staging; `None` if there is no device.
+    /// Whether uploads go through a staging buffer; `None` if there is no device.
     staged: Option<bool>,
     /// The drafter that reads its keys and values.
     drafter: Option<Rc<ModelForm>>,
@@ -45,7 +45,7 @@ impl ModelForm {
         ModelForm { shape: shape.clone(), formats, staged, drafter: None }
     }
 
-    /// The same form with a drafter.
+    /// The same model, with `drafter` loaded beside it.
     pub(crate) fn with_drafter(self, drafter: Option<Rc<ModelForm>>) -> ModelForm {
         ModelForm { drafter, ..self }
     }

@@ -13,35 +13,35 @@ use crate::{Error, Result};
 const MEASURE_BYTES: u64 = 1 << 30;
 /// The most GiB of RAM that can be given.
 pub(crate) const MOST_RAM: u64 = 1024;
-/// Sizes of RAM on sale, in GiB.
+/// The sizes of RAM that machines are sold with, in GiB.
 const SOLD: [u64; 7] = [16, 24, 32, 48, 64, 96, 128];
 
-/// The machine of a forecast.
+/// The machine that a forecast is made for.
 pub(crate) struct PlannedMachine {
     pub(crate) memory: DeviceMemory,
-    /// Bytes per second of the machine's memory.
+    /// The bandwidth of the machine's memory, in bytes per second.
     pub(crate) bandwidth: f64,
-    /// The source of that figure.
+    /// The source of the figure for bandwidth, in words.
     pub(crate) source: String,
     /// Multiplications and additions per second of the matrix units, where known.
     pub(crate) operations: Option<f64>,
-    /// Whether uploads go through staging; `None` if there is no device.
+    /// Whether uploads go through a staging buffer; `None` if there is no device.
     pub(crate) staged: Option<bool>,
     /// The assumed properties of a machine by name; `None` for this machine.
     pub(crate) named: Option<Named>,
 }
 
-/// A machine by name.
+/// A machine that the user named, with or without sizes.
 pub(crate) struct Named {
     pub(crate) profile: Profile,
-    /// The name as it was given.
+    /// The name as the user gave it.
     word: String,
-    /// Whether the RAM was given rather than assumed.
+    /// True if the user gave the size of the RAM, false if it is assumed.
     pub(crate) has_ram: bool,
 }
 
 impl Named {
-    /// Whether the carve-out was given rather than assumed.
+    /// True if the user gave the size of the carve-out, false if it is assumed.
     pub(crate) fn has_carve_out(&self) -> bool {
         self.word.contains(':')
     }

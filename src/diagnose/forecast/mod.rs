@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 use verdict::FitVerdict;
 
-/// The request for a forecast.
+/// Settings of a forecast: the machine, the model and the sizes to plan for.
 #[derive(Debug, Clone)]
 pub struct ForecastOptions {
     /// The model's files. Only the config and the headers of the weights are read.
@@ -43,7 +43,7 @@ pub struct ForecastOptions {
     pub draft: Option<String>,
     /// Options for loading: `sequences` at once, with `kv_tokens` in total.
     pub options: Options,
-    /// Whether every step of a decode pass is listed.
+    /// True if every step of a decode pass is listed.
     pub with_schedule: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct ForecastView<'a> {
     pub(crate) asked: &'a ForecastOptions,
     words: TextWording<'a>,
     pub(crate) options: engine::Options,
-    /// As requested; the KV cache of [`ForecastView::schedule`] may be smaller.
+    /// The sizes that were requested. The KV cache of [`ForecastView::schedule`] may be smaller.
     pub(crate) extent: Extent,
     pub(crate) schedule: Schedule,
     pub(crate) form: ModelForm,
@@ -173,7 +173,7 @@ impl<'a> ForecastView<'a> {
         self.placed.is_err().then(|| kernel_parameters(&self.wanted, &self.target.memory))?
     }
 
-    /// Whether a form of the model fits a memory together with the draft model, if there is one.
+    /// True if a form of the model fits into a memory, together with the draft model if there is one.
     fn fits_in(&self, form: &ModelForm, memory: &DeviceMemory) -> bool {
         let left = match &self.draft {
             Some(draft) => draft.beside(memory),

@@ -74,13 +74,13 @@ const PROMPT: usize = 1000;
 
 /// The shortest time of a prompt before its first token.
 pub(crate) struct Prefill {
-    /// Tokens of the prompt.
+    /// The number of tokens in the prompt.
     pub(crate) tokens: usize,
-    /// Multiplications and additions of all its passes.
+    /// The number of multiplications and additions in all passes over the prompt.
     pub(crate) operations: u64,
     /// The peak rate of the matrix units, per second.
     pub(crate) peak: f64,
-    /// Seconds with matrix units at their peak.
+    /// Seconds that the prompt takes if matrix units run at their peak.
     pub(crate) seconds_at_peak: f64,
     /// Seconds with matrix units at [`PREFILL_SHARE`] of their peak.
     pub(crate) seconds: f64,
@@ -110,7 +110,7 @@ const PREDICTED: [usize; 3] = [1, 8, 32];
 /// Numbers of sequences for which attention is predicted.
 const ATTENDING: [usize; 4] = [1, 2, 8, 32];
 
-/// Context lengths for which attention is predicted.
+/// The context lengths for which the time of attention is predicted.
 const DEPTHS: [usize; 3] = [1024, 8192, 32_768];
 
 /// The cost model's prediction for a machine by name. No part of it is measured.
@@ -132,7 +132,7 @@ pub(crate) struct Attention {
 }
 
 impl Prediction {
-    /// `None` for this machine.
+    /// Predicts the rates of a named machine. `None` for this machine, which can be measured.
     pub(super) fn of(form: &ModelForm, extent: Extent, target: &PlannedMachine) -> Option<Prediction> {
         let name = target.named.as_ref()?.profile.name;
         let rate = |sequences: usize, pass: PassShape, tokens: usize| {

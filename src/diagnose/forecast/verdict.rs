@@ -21,7 +21,7 @@ const LEAST_CONTEXT: usize = 1024;
 /// The factor by which a smaller form must be faster, or smaller, to be mentioned.
 const WORTH: f64 = 1.05;
 
-/// The result of a forecast.
+/// Whether the model fits into the machine, with rates or remedies.
 pub(crate) enum FitVerdict {
     /// The model fits.
     Fits(BestRates),
@@ -31,7 +31,7 @@ pub(crate) enum FitVerdict {
 
 /// The best rates that the machine allows.
 pub(crate) struct BestRates {
-    /// Tokens per second of one sequence.
+    /// The tokens per second of one sequence.
     one: f64,
     /// The number of planned sequences, if above one, and their total tokens per second.
     together: Option<(usize, f64)>,
@@ -54,20 +54,20 @@ pub(crate) struct Shortage {
 /// The model in a smaller form: the largest that fits, or the smallest.
 struct Smaller {
     format: WeightFormat,
-    /// Whether Kiln can quantise it from these weights. Otherwise it needs another file.
+    /// True if Kiln can make this format of the weights at hand. False: another file is needed.
     is_made: bool,
     bytes: u64,
     fits: bool,
-    /// Best tokens per second of one sequence.
+    /// The most tokens per second of one sequence.
     tokens_s: f64,
 }
 
-/// A way to make the model fit without changing its form.
+/// A change of settings that makes the model fit, in the same format.
 struct FitOption {
-    /// The name and value in the report.
+    /// The name and the value of the setting in the report.
     key: &'static str,
     value: Value,
-    /// The way as the verdict's line has it.
+    /// The change as the verdict's line describes it.
     words: String,
 }
 
@@ -121,7 +121,7 @@ impl FitVerdict {
         })
     }
 
-    /// The remedies; null if the model fits.
+    /// The changes that make the model fit, as JSON; null if it fits.
     pub(crate) fn remedies_json(&self) -> Value {
         let FitVerdict::DoesNotFit(shortage) = self else { return Value::Null };
         let smaller = shortage
@@ -210,7 +210,7 @@ impl Smaller {
 }
 
 impl FitOption {
-    /// All options, the cheapest first.
+    /// All changes that make the model fit, the cheapest first.
     fn all(view: &ForecastView) -> Vec<FitOption> {
         let fits = |(_, memory): &(u64, _)| view.fits_in(&view.form, memory);
         let way = |key, value: Value, words: String| FitOption { key, value, words };
@@ -259,7 +259,7 @@ impl Shortage {
     }
 }
 
-/// Whether a form of `bytes` bytes is sufficiently smaller than the planned one.
+/// True if a format of `bytes` bytes is enough smaller than the planned one to be worth naming.
 pub(crate) fn is_worth(bytes: u64, view: &ForecastView) -> bool {
     view.total() as f64 > WORTH * bytes as f64
 }

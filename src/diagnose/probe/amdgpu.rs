@@ -19,7 +19,7 @@ use crate::{
 #[cfg(feature = "amdgpu")]
 use std::rc::Rc;
 
-/// Bytes that a kernel copies.
+/// The number of bytes that the check's kernel copies.
 #[cfg(feature = "amdgpu")]
 const BYTES: u64 = 64 << 10;
 
@@ -60,7 +60,7 @@ fn check_open(checks: &mut Checks, verdict: Verdict, device: &Rc<RenderDevice>) 
     None
 }
 
-/// Whether what a kernel copies is what was there.
+/// True if a kernel has copied the bytes correctly.
 #[cfg(feature = "amdgpu")]
 fn copies(device: &Rc<RenderDevice>) -> Result<bool> {
     let mut queue = DeviceQueue::new(Amdgpu::of(device)?);

@@ -168,7 +168,7 @@ fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     }
 }
 
-/// The kernel's version: major, minor and patch.
+/// The kernel's version: major, minor and patch level.
 fn kernel_version(files: &Files) -> Option<[u32; 3]> {
     let release = files.text("/proc/sys/kernel/osrelease").ok()?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());

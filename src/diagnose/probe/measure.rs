@@ -9,7 +9,7 @@ use crate::machine::files::Files;
 /// Bytes read on a GPU: more than any cache holds. On the CPU fewer are read, to be quick.
 const GPU_BYTES: u64 = 1 << 30;
 const CPU_BYTES: u64 = 128 << 20;
-/// Bytes sent to the device.
+/// The number of bytes that the check sends to the device.
 const TRANSFER_BYTES: u64 = 64 << 20;
 
 /// The most bytes that are read from a device.

@@ -30,21 +30,21 @@ use crate::machine::nodes::{self, DriverApi};
 use crate::sys::Failure;
 use serde_json::{Value, json};
 
-/// The result of a check.
+/// The result of one check of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As it should be.
+    /// The checked item is as it should be.
     Ok,
     /// Kiln runs, but slower or with less than possible.
     Warn,
-    /// It does not work.
+    /// The checked item does not work.
     Fail,
     /// Does not concern this machine, or could not be checked.
     Skip,
 }
 
 impl Verdict {
-    /// The name in the output.
+    /// The verdict's name in the output.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
@@ -55,16 +55,16 @@ impl Verdict {
     }
 }
 
-/// One check.
+/// One check of the machine, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The checked item, as `group.item`. GPUs, NPUs and Vulkan devices are numbered: `gpu0.memory`.
     pub name: String,
-    /// The result.
+    /// The result of the check.
     pub verdict: Verdict,
-    /// The finding.
+    /// What the check has found.
     pub evidence: Text,
-    /// The remedy.
+    /// The remedy, if one is needed.
     pub remedy: Option<Text>,
 }
 
@@ -107,7 +107,7 @@ fn one_line(text: impl Into<Text>) -> Text {
 }
 
 impl Checks {
-    /// Begins a group.
+    /// Names the group that the next checks belong to.
     fn group(&mut self, name: impl Into<String>) -> &mut Checks {
         self.group = name.into();
         self
@@ -172,18 +172,18 @@ impl Checks {
     }
 }
 
-/// All checks and the conclusion.
+/// The results of all checks, with the device that was chosen.
 #[derive(Debug, Clone)]
 pub struct ProbeReport {
     /// The checks, in order.
     pub checks: Vec<Check>,
-    /// The device that was chosen.
+    /// The device that was requested.
     pub choice: Device,
     /// Name of the device that Kiln can run on.
     pub device: Option<String>,
     /// Every Vulkan device that Kiln can run on: its number in `vulkan:N` and its name.
     pub fit: Vec<(usize, String)>,
-    /// Whether `auto`, if requested, takes the CPU instead of `device`.
+    /// True if `auto` was requested and takes the CPU instead of `device`.
     pub on_cpu: bool,
     /// GPUs that were left asleep, by their nodes' names. If there are any, Vulkan was not checked.
     pub asleep: Vec<String>,
@@ -212,7 +212,7 @@ impl ProbeReport {
         })
     }
 
-    /// Number of checks with this verdict.
+    /// The number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.checks.iter().filter(|c| c.verdict == verdict).count()
     }
@@ -239,7 +239,7 @@ impl ProbeReport {
         self.checks.iter().find(|c| c.name == "model.memory" && c.verdict == Verdict::Fail)
     }
 
-    /// The conclusion, in one sentence.
+    /// The result of all checks, in one sentence.
     pub fn summary(&self) -> String {
         let unfit = if self.unfit().is_some() { ", but the model does not fit" } else { "" };
         let runs = match (&self.device, self.instead()) {
@@ -271,19 +271,19 @@ impl ProbeReport {
     }
 }
 
-/// The request for a probe.
+/// What a probe checks.
 pub struct ProbeOptions<'a> {
-    /// The machine's files.
+    /// The files of the machine, such as those of sysfs.
     pub files: &'a Files,
     /// The device to check.
     pub device: Device,
-    /// Whether to measure rates, which takes some seconds.
+    /// True if rates are measured, which takes some seconds.
     pub measure: bool,
     /// The driver interface for the NPU; `None` to run no program on it.
     pub npu: Option<DriverApi>,
     /// A model to check.
     pub model: Option<Wanted<'a>>,
-    /// Whether sleeping GPUs are woken. Otherwise neither they nor Vulkan, which would wake them, are checked.
+    /// True if suspended GPUs are woken. Otherwise neither they nor Vulkan, which would wake them, are checked.
     pub wakes: bool,
 }
 
@@ -295,7 +295,7 @@ impl<'a> ProbeOptions<'a> {
     }
 }
 
-/// The remedy for a sleeping GPU.
+/// The remedy for a GPU that is suspended, and was not checked.
 fn wake_it() -> Text {
     text!("ask again with ", Setting::Wake)
 }

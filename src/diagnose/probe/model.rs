@@ -10,13 +10,13 @@ use crate::schedule::{Extent, Schedule};
 /// A model to check.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// The name for output.
+    /// The model's name, as the probe prints it.
     pub name: &'a str,
-    /// Its shape.
+    /// The model's shape.
     pub shape: &'a Shape,
-    /// Its files.
+    /// The model's files.
     pub files: &'a ModelFiles,
-    /// Options that it will be loaded with.
+    /// The options with which the model would be loaded.
     pub options: Options,
 }
 

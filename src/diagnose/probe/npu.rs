@@ -20,15 +20,15 @@ use std::time::Duration;
 const LOCKED_BYTES: u64 = 128 << 20;
 /// The longest time for a run, which normally takes a fraction of a millisecond.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// More devices than any machine has.
+/// The most devices that libxrt is asked for.
 const MOST_DEVICES: u32 = 16;
 
-/// libxrt's version and its list of devices.
+/// What libxrt reports: its version, and its devices.
 #[derive(Debug, Clone)]
 pub(super) struct XrtProbe {
-    /// Major, minor, patch level.
+    /// The version: major, minor and patch level.
     pub(super) version: [u32; 3],
-    /// Name and bus address of each device.
+    /// The name and the bus address of each device.
     pub(super) devices: Result<Vec<(String, String)>>,
 }
 

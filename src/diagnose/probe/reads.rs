@@ -15,9 +15,9 @@ use std::time::Instant;
 /// Bytes that the NPU's commands read: more than any cache holds. Together with the program's heap they are about what
 /// such a program locks in any case.
 const BYTES: usize = 64 << 20;
-/// How many times a command reads them, so that the cost of starting it matters little.
+/// The number of times that a command reads the bytes, so that the cost of its start matters little.
 const PASSES: u32 = 2;
-/// Numbers of channels to measure.
+/// The numbers of DMA channels that are measured.
 const CHANNEL_COUNTS: [usize; 4] = [1, 2, 4, CHANNELS];
 /// The least number of reads that count, and the longest time of one, in seconds.
 const READS: usize = 4;
@@ -28,7 +28,7 @@ const MOST_SHARE: f64 = 1.02;
 /// The GPU and the progress callback for measuring the NPU.
 #[derive(Clone, Copy)]
 pub(super) struct ReadProbe<'a> {
-    /// The open device.
+    /// The open device; `None` if there is none.
     pub(super) gpu: Option<&'a OpenDevice>,
     /// Called with the name of each part.
     pub(super) progress: &'a dyn Fn(&str),

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// Bytes that the GPU writes: one unit per channel.
 const BYTES: usize = CHANNELS * UNIT_BYTES;
-/// The number of trips, of whose times the median counts.
+/// The number of round trips. The median of their times counts.
 const TRIPS: usize = 16;
 /// The longest time for the NPU's part of a trip, which normally takes a fraction of a millisecond.
 const DEADLINE: Duration = Duration::from_secs(5);

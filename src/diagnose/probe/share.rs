@@ -120,7 +120,7 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::DriverResult<DmaBu
     }
 }
 
-/// Whether a GPU and a mapping of the memory that amdgpu exports see each other's writes.
+/// True if a GPU and a mapping of the memory that amdgpu exports see each other's writes.
 #[cfg(feature = "amdgpu")]
 fn same_bytes(device: &Rc<RenderDevice>) -> Result<bool> {
     let driver = Amdgpu::of(device)?;
@@ -129,7 +129,7 @@ fn same_bytes(device: &Rc<RenderDevice>) -> Result<bool> {
     sees_writes(driver, bounce, &shared)
 }
 
-/// Whether a device and a mapping of the same memory see each other's writes.
+/// True if a device and a mapping of the same memory see each other's writes.
 #[cfg_attr(not(any(feature = "amdgpu", feature = "vulkan")), allow(dead_code))]
 fn sees_writes<D: Driver>(driver: D, mut bounce: D::Memory, shared: &D::Memory) -> Result<bool> {
     let mut queue = DeviceQueue::new(driver);
@@ -202,7 +202,7 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
     }
 }
 
-/// Whether a driver's mapping of a dma-buf and the dma-buf's own mapping show the same bytes; `None` if the driver has
+/// True if a driver's mapping of a dma-buf and the dma-buf's own mapping show the same bytes. `None` if the driver has
 /// no mapping.
 fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::DriverResult<Option<bool>> {
     let Some(mut view) = view else { return Ok(None) };

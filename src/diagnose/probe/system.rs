@@ -6,7 +6,7 @@ use crate::machine::files::{FileFault, Files};
 use crate::machine::nodes::{PciDevice, kernel_parameter};
 use crate::machine::{cgroup_room, memory_field};
 
-/// Checks the system.
+/// Adds the checks of the system: kernel, rights, memory and modules.
 pub(super) fn check(checks: &mut Checks, files: &Files) {
     checks.group("system");
     check_kernel(checks, files);
@@ -168,7 +168,7 @@ fn check_modules(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// Speeds of a memory module, in MT/s.
+/// The speeds of a memory module, in MT/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MemoryModule {
     rated: u32,

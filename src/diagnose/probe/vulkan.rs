@@ -16,11 +16,11 @@ use crate::vulkan::device::survey::{self, Listed};
 pub(super) struct VulkanDevices {
     /// The device that Kiln would run on, open.
     pub opened: Option<OpenDevice>,
-    /// Its name. If no device was to be opened, the name of the first suitable one.
+    /// The opened device's name. If none was to be opened, the name of the first suitable one.
     pub device: Option<String>,
-    /// Every suitable device: its number and name.
+    /// The number and the name of every suitable device.
     pub fit: Vec<(usize, String)>,
-    /// Whether any device is hardware, suitable or not.
+    /// True if any listed device is hardware, suitable or not.
     pub hardware: bool,
 }
 

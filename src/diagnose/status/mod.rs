@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Environment variable for another directory of reports, which is then the only one that is read.
 pub const DIRECTORY_VARIABLE: &str = "KILN_RUNTIME_DIR";
-/// Interval at which the file is written.
+/// The interval at which the status file is written.
 const PERIOD: Duration = Duration::from_millis(500);
 /// The time over which rates are averaged.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ const MAX_BYTES: u64 = 16 << 10;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// The process.
+    /// The process's id.
     pub pid: u32,
     /// The process's start, in the kernel's ticks since boot. It distinguishes the process from a later one with the
     /// same number.
@@ -50,22 +50,22 @@ pub struct Status {
     pub decode_tokens_s: f64,
     /// Prompt tokens per second over the last seconds.
     pub prefill_tokens_s: f64,
-    /// The number of decoding sequences.
+    /// The number of sequences that decode now.
     pub sequences: u64,
     /// The share of the last layer's experts that a decode pass used over the last seconds; `None` without a mixture
     /// or a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experts_share: Option<f64>,
-    /// The number of waiting requests.
+    /// The number of requests that wait in the queue.
     pub queue: u64,
-    /// Whether the weights have been unloaded after a time without requests.
+    /// True if the weights were unloaded after a time without requests.
     pub unloaded: bool,
     /// The addresses with ports, and the paths of Unix sockets, on which a server listens.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<String>,
 }
 
-/// A server's place as clients name it: an address as a URL.
+/// An address as clients write it: a URL for a TCP address, and a Unix socket's path as it is.
 pub fn url_of(place: &str) -> String {
     if place.parse::<SocketAddr>().is_ok() { format!("http://{place}") } else { place.to_owned() }
 }
@@ -73,16 +73,16 @@ pub fn url_of(place: &str) -> String {
 /// The directories from a process's environment variables.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// `KILN_RUNTIME_DIR`.
+    /// The value of `KILN_RUNTIME_DIR`.
     chosen: Option<PathBuf>,
     /// `RUNTIME_DIRECTORY`, which systemd sets for units with `RuntimeDirectory=`; the first if there are several.
     service: Option<PathBuf>,
-    /// `XDG_RUNTIME_DIR`.
+    /// The value of `XDG_RUNTIME_DIR`.
     session: Option<PathBuf>,
 }
 
 impl Environment {
-    /// The environment of this process.
+    /// The variables of this process's environment.
     pub fn of_process() -> Environment {
         let absolute = |path: PathBuf| std::path::absolute(path).ok();
         let variable = |name| std::env::var_os(name).and_then(|v| absolute(v.into()));
@@ -203,7 +203,7 @@ impl Drop for Reporter {
     }
 }
 
-/// Counters over time, for rates.
+/// The token counts of the last seconds, from which rates are computed.
 struct RateMeter {
     status: Status,
     past: Vec<(Instant, TokenCounters)>,
@@ -251,7 +251,7 @@ fn prepare(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the file `path`, called `name`, is the report of a dead Kiln of user `uid`.
+/// True if the file `path`, called `name`, is the report of a Kiln of user `uid` that has ended.
 fn is_left(path: &Path, name: &str, uid: u32) -> bool {
     let Some(pid) = pid_of(name) else { return false };
     // This process has not written yet, so a file with its number is an earlier process's.
@@ -260,7 +260,7 @@ fn is_left(path: &Path, name: &str, uid: u32) -> bool {
     report.is_some_and(|status| begun != Some(status.started))
 }
 
-/// Whether a file has all fields of a report. Another program's file may have one or two of them.
+/// True if a file has all fields of a report. Another program's file may have one or two of them.
 fn is_whole(bytes: &[u8]) -> bool {
     let fields = |json: Value| if let Value::Object(map) = json { map } else { Map::new() };
     let found = serde_json::from_slice(bytes).map(fields).unwrap_or_default();

@@ -4,10 +4,10 @@
 use crate::machine::files::Files;
 use std::collections::HashSet;
 
-/// One process's use of one device.
+/// The use that one process makes of one GPU, as the kernel counts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrmClient {
-    /// The process.
+    /// The process's id.
     pub pid: u32,
     /// The process's name.
     pub name: String,
@@ -15,16 +15,16 @@ pub struct DrmClient {
     pub slot: String,
     /// The kernel's number of this client.
     pub id: u64,
-    /// Bytes of VRAM held.
+    /// Bytes of VRAM that the process has allocated.
     pub vram: u64,
-    /// Bytes of GTT held.
+    /// Bytes of GTT that the process has allocated.
     pub gtt: u64,
     /// Nanoseconds that each of the device's engines spent on it.
     pub engines: Vec<(String, u64)>,
 }
 
 impl DrmClient {
-    /// Nanoseconds of all engines.
+    /// The time that all engines worked for the process, in nanoseconds.
     pub fn engine_ns(&self) -> u64 {
         self.engines.iter().fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }

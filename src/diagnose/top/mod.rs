@@ -21,50 +21,50 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a heap.
+/// The size of a heap, and its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fill {
-    /// Total.
+    /// The size of the heap in bytes.
     pub total: u64,
-    /// Used.
+    /// Bytes of the heap that are in use.
     pub used: u64,
 }
 
-/// A process on a GPU.
+/// A process that uses a GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// The process.
+    /// The process's id.
     pub pid: u32,
-    /// The name.
+    /// The process's name.
     pub name: String,
-    /// Bytes of VRAM.
+    /// Bytes of VRAM that the process uses.
     pub vram: u64,
-    /// Bytes of GTT.
+    /// Bytes of GTT that the process uses.
     pub gtt: u64,
     /// Percent of the time since the last sample in which engines worked for it; above 100 with several engines.
     pub busy: Option<f64>,
 }
 
-/// A GPU.
+/// The measurements of one GPU.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// The node, and the GPU's instruction set if known: `renderD128 gfx1103`.
     pub name: String,
-    /// The driver.
+    /// The name of the GPU's driver.
     pub driver: String,
-    /// Load, in percent of the time.
+    /// The share of the time in which the GPU worked, in percent.
     pub busy: Option<f64>,
-    /// Clock of the engine, MHz.
+    /// The clock of the GPU's engine, in MHz.
     pub engine_mhz: Option<f64>,
-    /// Clock of the memory, MHz.
+    /// The clock of the GPU's memory, in MHz.
     pub memory_mhz: Option<f64>,
-    /// Power, W.
+    /// The power that the GPU draws, in W.
     pub power: Option<f64>,
-    /// Temperature, °C.
+    /// The GPU's temperature, in °C.
     pub temperature: Option<f64>,
-    /// VRAM.
+    /// The use of the GPU's VRAM.
     pub vram: Option<Fill>,
-    /// GTT.
+    /// The use of GTT, system memory that the GPU maps.
     pub gtt: Option<Fill>,
     /// Clock of the data fabric between memory and the engines, MHz.
     #[serde(default)]
@@ -81,66 +81,66 @@ pub struct GpuSample {
     pub fault: Option<String>,
 }
 
-/// A program on an NPU.
+/// A hardware context of an NPU, which runs a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextSample {
-    /// The process that owns it.
+    /// The id of the process that owns the context.
     pub pid: i64,
-    /// The first column.
+    /// The first column of the array that the context occupies.
     pub first_column: u32,
-    /// The columns.
+    /// The number of columns that the context occupies.
     pub columns: u32,
-    /// Commands submitted.
+    /// The number of commands submitted to the context.
     pub submitted: u64,
-    /// Commands completed.
+    /// The number of commands that the context has completed.
     pub completed: u64,
     /// Commands completed per second.
     pub completed_s: Option<f64>,
-    /// Errors.
+    /// The number of errors in the context.
     pub errors: u64,
 }
 
-/// An NPU.
+/// The measurements of one NPU.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NpuSample {
     /// The node, and the NPU's name: `accel0 RyzenAI-npu1`.
     pub name: String,
-    /// Columns of the array.
+    /// The number of columns in the array.
     pub columns: Option<u32>,
-    /// Columns held by contexts. A column shared by several contexts counts once.
+    /// The number of columns that contexts occupy. A column that several contexts share counts once.
     pub columns_used: Option<u64>,
-    /// Clock of the array, MHz.
+    /// The clock of the array, in MHz.
     pub array_mhz: Option<f64>,
-    /// The power mode.
+    /// The power mode that the driver reports.
     pub power_mode: Option<String>,
-    /// The sensors.
+    /// The values of the NPU's sensors.
     pub sensors: Vec<amdxdna::NpuSensor>,
-    /// Contexts visible to this user.
+    /// The contexts that this user may see.
     pub contexts: Vec<ContextSample>,
     /// The values that could not be read, with reasons.
     pub fault: Option<String>,
 }
 
-/// A running Kiln.
+/// A running Kiln process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KilnSample {
-    /// The process's own report.
+    /// The status that the process itself reports.
     #[serde(flatten)]
     pub status: Status,
     /// The GPU's power divided by the decode rate. Set only if a single GPU and a single Kiln are active.
     pub joules_per_token: Option<f64>,
 }
 
-/// A sample of all devices and Kilns.
+/// The measurements of all devices and Kilns at one time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Seconds since 1970.
+    /// The time of the sample, in seconds since 1970.
     pub time: f64,
-    /// The GPUs.
+    /// The measurements of each GPU.
     pub gpus: Vec<GpuSample>,
-    /// The NPUs.
+    /// The measurements of each NPU.
     pub npus: Vec<NpuSample>,
-    /// The Kilns.
+    /// The running Kiln processes.
     pub kilns: Vec<KilnSample>,
 }
 
@@ -151,12 +151,12 @@ pub struct Monitor {
     /// Open devices by path. They stay open, because each open makes amdgpu create an address space and amdxdna bind
     /// the process's.
     open: HashMap<String, drm::Node>,
-    /// Columns of each open NPU.
+    /// The number of columns of each open NPU, by its name.
     columns: HashMap<String, u32>,
     last: Option<Instant>,
-    /// Nanoseconds of engine time by client.
+    /// The time that each engine has worked for a client, in nanoseconds.
     engines: HashMap<(String, u64), Vec<(String, u64)>>,
-    /// The throttling reasons of each GPU.
+    /// The throttling that each GPU reported in the last sample.
     throttle: HashMap<String, Throttle>,
     completed: HashMap<(String, u32, i64), u64>,
     nvidia: nvidia::NvmlLibrary,
@@ -396,7 +396,7 @@ fn name_of(node: &str, model: Option<String>) -> String {
     model.map_or_else(|| node.to_owned(), |model| format!("{node} {model}"))
 }
 
-/// A GPU whose name alone is known.
+/// The sample of a GPU of which only the name is known.
 fn closed(name: String) -> GpuSample {
     GpuSample { name, driver: "nvidia".into(), fault: Some(CLOSED.into()), ..GpuSample::default() }
 }

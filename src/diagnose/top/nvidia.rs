@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 /// NVIDIA's library, loaded at first use.
 #[derive(Default)]
 pub(in crate::diagnose) struct NvmlLibrary {
-    /// `None` if the library cannot be used.
+    /// The library; `None` if it cannot be used.
     loaded: OnceCell<Option<Nvml>>,
 }
 
@@ -60,7 +60,7 @@ impl NvmlLibrary {
         self.device(files, slot)?.total_energy_consumption().ok().map(|mj| mj as f64 / 1e3)
     }
 
-    /// A GPU's power, W.
+    /// The power that a GPU draws, in W.
     pub(in crate::diagnose) fn power(&self, files: &Files, slot: &str) -> Option<f64> {
         self.device(files, slot)?.power_usage().ok().map(|mw| f64::from(mw) / 1e3)
     }

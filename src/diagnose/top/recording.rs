@@ -43,7 +43,7 @@ impl Recorder {
 pub struct Recording {
     path: PathBuf,
     lines: BufReader<File>,
-    /// The number of the last line read.
+    /// The number of the line that was read last.
     number: usize,
 }
 

@@ -29,30 +29,30 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The purpose of a file.
+/// The kind of a file: a server's prefixes or a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileKind {
-    /// The first bytes.
+    /// The bytes that a file of this kind starts with.
     pub magic: [u8; 8],
-    /// The contents, for messages.
+    /// The name of the contents in messages.
     what: &'static str,
 }
 
-/// A server's prefixes.
+/// The file of the prefixes that a server saves between runs.
 pub(super) const PREFIXES: FileKind = FileKind { magic: *b"KILNpfx\n", what: "prefixes" };
-/// A session: a single prefix.
+/// The file of a session, which is a single prefix.
 pub(super) const SESSION: FileKind = FileKind { magic: *b"KILNses\n", what: "a session" };
 
-/// The version of the layout.
+/// The version of the file's layout. Files of another version are not read.
 const VERSION: u32 = 1;
 /// The largest file, in bytes. Reading it takes a few seconds, and a drain must have time to write it.
 pub(super) const MOST_BYTES: u64 = 4 << 30;
-/// Bytes before the table.
+/// The length of the header before the table, in bytes.
 pub(super) const HEAD: usize = 8 + 4 + 32 + 4 * 4;
-/// Bytes of a hash.
+/// The length of a hash, in bytes.
 pub(super) const HASH: usize = 32;
 
-/// A SHA-256.
+/// A SHA-256 in bytes.
 type Hash = [u8; HASH];
 
 /// Everything that keys and values depend on: the model's files, their format on the device, the device, and Kiln's
@@ -61,7 +61,7 @@ type Hash = [u8; HASH];
 pub(crate) struct Identity(pub(super) Hash);
 
 impl Identity {
-    /// In hexadecimal digits.
+    /// The identity in hexadecimal digits.
     pub fn digest(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -168,13 +168,13 @@ fn file_bytes(words: u64, pages: [u64; 2], executor: &dyn Executor) -> Option<u6
     Some(bytes)
 }
 
-/// Prefixes to be written.
+/// The table of the prefixes that a file will have.
 pub(super) struct PrefixTable {
     pub prefixes: u32,
     words: Vec<u32>,
     /// For each pool the pages, each once, with the number of their positions that belong to a prefix.
     pages: [Vec<(PageId, usize)>; 2],
-    /// Bytes of the file.
+    /// The length of the file in bytes; `None` if it exceeds the limit.
     bytes: Option<u64>,
 }
 
@@ -253,14 +253,14 @@ impl PrefixTable {
 /// A prefix in a file.
 pub(super) struct StoredPrefix {
     pub tokens: Vec<u32>,
-    /// For each pool, the index of a page in the file by its number.
+    /// For each pool, the index in the file of each of the prefix's pages, by the page's number.
     pages: [BTreeMap<usize, usize>; 2],
 }
 
 /// Reads bytes of a file from an offset on.
 pub(super) type ReadAt = Box<dyn Fn(&mut [u8], u64) -> Result<(), Fault>>;
 
-/// A file with a valid header.
+/// The header and the table of a file, which were checked.
 pub(super) struct Contents {
     read_at: ReadAt,
     pub prefixes: Vec<StoredPrefix>,
@@ -374,7 +374,7 @@ impl StoredPrefix {
     }
 }
 
-/// Little-endian words from bytes.
+/// The 32-bit words in bytes, which are little-endian.
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }

@@ -51,7 +51,7 @@ pub(in crate::grammar) fn lower_embedded(
     }
 }
 
-/// Copies a schema's own layout options.
+/// Takes the whitespace options that a schema has under [`OPTIONS`].
 fn lay_out(lowered: &mut Value, options: &Value) -> Result<()> {
     let wrong = |what: &str| Error::input(format!("`{OPTIONS}` of a schema of the grammar {what}"), "change it");
     let are_small = options.as_object().is_some_and(|all| all.values().filter_map(Value::as_str).all(sizes::is_small));

@@ -12,7 +12,7 @@ use crate::grammar::sizes;
 const LOWER: [&str; 2] = ["minimum", "exclusiveMinimum"];
 const UPPER: [&str; 2] = ["maximum", "exclusiveMaximum"];
 
-/// The reason for leaving out an integer.
+/// The message for a schema whose integer bounds do not fit 64 bits.
 const TOO_LONG: &str = "has an integer beyond 64 bits";
 
 impl SchemaLowering<'_> {
@@ -122,7 +122,8 @@ impl SchemaLowering<'_> {
         }
     }
 
-    /// Makes integers exact, and checks that a number lies between the bounds.
+    /// Replaces integers that llguidance would round by exact patterns, and checks that a number lies between the
+    /// bounds.
     pub(super) fn hold_numbers(&mut self, types: Option<&[String]>, mut out: Map<String, Value>, at: &str) -> Value {
         for (flag, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             // In draft 4 these keywords are flags.
@@ -237,7 +238,7 @@ impl SchemaLowering<'_> {
         if all.len() == 1 { all.remove(0) } else { json!({"anyOf": all}) }
     }
 
-    /// The schema of a single constant.
+    /// The schema that only `value` satisfies.
     fn literal(&mut self, value: &Value) -> Value {
         match value {
             _ if !numbers::has_large(value) => json!({"const": value}),
@@ -266,7 +267,7 @@ impl SchemaLowering<'_> {
     }
 }
 
-/// The integers between a schema's bounds.
+/// The integers that satisfy a schema's `minimum`, `maximum` and their exclusive forms.
 fn range(out: &Map<String, Value>) -> Range {
     let bound = |name: &str, up: bool, step: i128| {
         let number = out.get(name)?.as_number()?;

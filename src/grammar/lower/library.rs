@@ -29,7 +29,7 @@ const STANDARD: [&str; 19] = [
 
 const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$";
 
-/// Formats as regular expressions.
+/// The formats that are enforced by a regular expression: name and expression.
 const FORMATS: [(&str, &str); 4] = [
     ("base64", BASE64),
     ("base64url", "^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}(?:==)?|[A-Za-z0-9_-]{3}=?)?$"),
@@ -58,17 +58,17 @@ const DECIMAL: &str = r"^(?!^[-+.]*$)[+-]?0*";
 /// The largest `max_digits` without `decimal_places` that is translated; each digit adds two alternatives.
 const MOST_DIGITS: usize = 40;
 
-/// Whether a format restricts nothing.
+/// True for a format that restricts no document, and is only an annotation.
 pub(super) fn is_note(format: &str) -> bool {
     NOTES.contains(&format)
 }
 
-/// Whether a format is a library's own name for the pattern beside it.
+/// True for a format that is outside the standard: the library that wrote it repeats its rule in `pattern`.
 pub(super) fn names_its_pattern(format: &str) -> bool {
     !STANDARD.contains(&format)
 }
 
-/// The pattern for a format.
+/// The regular expression that texts of a format match. `None` if the format is unknown.
 pub(super) fn pattern_of(format: &str) -> Option<String> {
     if let Some((_, pattern)) = FORMATS.iter().find(|(name, _)| *name == format) {
         return Some((*pattern).to_owned());

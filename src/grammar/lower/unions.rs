@@ -9,7 +9,7 @@ use super::leaves::literals;
 const DEEPEST: usize = 16;
 
 impl<'s> SchemaLowering<'s> {
-    /// Whether no document satisfies two of `parts`. False if that is not easily seen.
+    /// True if each two of the schemas `parts` exclude each other. False if a cheap comparison cannot show it.
     pub(super) fn are_disjoint(&self, parts: &[Value]) -> bool {
         let mut pairs = parts.iter().enumerate().flat_map(|(i, a)| parts[i + 1..].iter().map(move |b| (a, b)));
         pairs.all(|(a, b)| self.excludes(a, b, DEEPEST))
@@ -42,7 +42,7 @@ impl<'s> SchemaLowering<'s> {
             || self.properties_exclude(a, b, depth)
     }
 
-    /// Whether `a` and `b` both have a property, required by one of them, whose two schemas exclude each other.
+    /// True if `a` and `b` both have a property, required by one of them, whose two schemas exclude each other.
     fn properties_exclude(&self, a: &Map<String, Value>, b: &Map<String, Value>, depth: usize) -> bool {
         let is_object = |schema: &Map<String, Value>| schema.get("type").is_some_and(|name| name == "object");
         let names = |schema: &'_ Map<String, Value>| schema.get("required").and_then(Value::as_array).cloned();
@@ -90,7 +90,7 @@ fn types_exclude(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     a.iter().all(|a| b.iter().all(|b| a != b && !(is_number(a) && is_number(b))))
 }
 
-/// Whether a value is of a type.
+/// True if a value is of the JSON Schema type `name`.
 pub(super) fn is_of_type(value: &Value, name: &str) -> bool {
     match name {
         "null" => value.is_null(),

@@ -16,9 +16,9 @@ use crate::display::{bytes, plain};
 use crate::machine::regular::{self, Links, ReadFault};
 use crate::{Error, Result};
 
-/// Bytes read at a time.
+/// The number of bytes that are read from the network at a time.
 const PIECE: usize = 256 << 10;
-/// How many times a file is downloaded in full before a wrong checksum is an error.
+/// The number of full downloads of a file after which a wrong checksum is an error.
 const WHOLES: u32 = 2;
 /// The longest wait that is accepted from a server.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
@@ -32,22 +32,22 @@ pub(super) struct BlobFetch<'a> {
     pub(super) patience: Patience,
     pub(super) watch: &'a dyn PullWatch,
     pub(super) file: &'a RepoFile,
-    /// The file's address.
+    /// The URL that the file is downloaded from.
     pub(super) url: String,
-    /// The path of the complete file.
+    /// The path of the file in the cache, once it is complete.
     pub(super) blob: PathBuf,
-    /// The path of the partial file.
+    /// The path of the file in the cache while it is downloaded.
     pub(super) partial: PathBuf,
     /// Bytes of the other files that are already here, for the progress.
     pub(super) before: u64,
     pub(super) total: u64,
 }
 
-/// Why a file's bytes did not come.
+/// The reason why a file could not be downloaded.
 pub(super) enum FetchFault {
     /// The hub's etag differs from the listing's: the file was replaced meanwhile.
     Changed,
-    /// The download cannot continue.
+    /// The download cannot continue, for this reason.
     Error(Error),
 }
 
@@ -57,7 +57,7 @@ impl From<Error> for FetchFault {
     }
 }
 
-/// The part of a file that has been downloaded.
+/// The bytes of a file that were downloaded so far, with their checksum.
 struct Come {
     file: File,
     bytes: u64,
@@ -165,7 +165,7 @@ impl BlobFetch<'_> {
         }
     }
 
-    /// Makes one request and appends its bytes.
+    /// Requests the bytes that are still missing, and appends them to the file.
     fn ask(&self, come: &mut Come) -> std::result::Result<std::result::Result<(), Trouble>, FetchFault> {
         let answer = match self.client.get(&self.url, come.bytes) {
             Ok(answer) => answer,

@@ -16,13 +16,13 @@ use super::settings::PullSettings;
 use crate::display::quote;
 use crate::{Cancel, Error, Result};
 
-/// The most redirects of a request.
+/// The most redirects that a request follows.
 const MOST_REDIRECTS: usize = 10;
-/// Longest wait for a connection.
+/// The longest wait for a connection to a server.
 const CONNECT: Duration = Duration::from_secs(20);
 /// The longest error body that is read for its explanation, in bytes.
 const MAX_EXPLANATION: u64 = 64 << 10;
-/// Interval at which cancellation is checked.
+/// The interval at which a cancellation is noticed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Variables that name a file of certificates to trust instead of the public ones.
 const CERTIFICATES: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
@@ -30,7 +30,7 @@ const CERTIFICATES: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA
 /// An HTTP client for the hub.
 pub(super) struct HubClient {
     agent: Agent,
-    /// The URL as given.
+    /// The hub's URL as the user gave it, for messages.
     address: String,
     endpoint: Uri,
     token: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct HubClient {
 /// A response, from the host that has the file.
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// The last host's headers.
+    /// The headers of the last answer, after all redirects.
     headers: HeaderMap,
     /// The hub's own etag and length of the file, if it sent them.
     pub(super) linked: Linked,
@@ -55,16 +55,16 @@ pub(super) struct Linked {
     pub(super) size: Option<u64>,
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// A repeated request may succeed. `after`: the seconds that the server asks to wait.
     Passing { why: String, after: Option<u64> },
     /// The hub refuses the request, with a status, an error code and a message.
     Refused { status: u16, code: String, message: String },
-    /// A repeated request would fail too.
+    /// The request failed in a way that a repeated request would not change.
     Lasting { why: String, remedy: String },
-    /// The caller cancelled the work.
+    /// The caller has cancelled the download.
     Cancelled,
 }
 
@@ -105,12 +105,12 @@ impl HubClient {
         &self.address
     }
 
-    /// Whether requests to the hub carry a token.
+    /// True if requests to the hub carry the user's token.
     pub(super) fn has_token(&self) -> bool {
         self.token.is_some() && is_private(&self.endpoint)
     }
 
-    /// Whether a token is set but not sent because the connection is not encrypted.
+    /// True if a token is set, but not sent because the connection is not encrypted.
     pub(super) fn withholds_token(&self) -> bool {
         self.token.is_some() && !is_private(&self.endpoint)
     }
@@ -165,7 +165,7 @@ impl HubClient {
 }
 
 impl Answer {
-    /// A header's value as a number.
+    /// The value of header `name` as a number.
     pub(super) fn number(&self, name: &'static str) -> Option<u64> {
         text(&self.headers, HeaderName::from_static(name))?.trim().parse().ok()
     }
@@ -177,7 +177,7 @@ impl Answer {
         Some((part.split_once('-')?.0.trim().parse().ok()?, whole.trim().parse().ok()))
     }
 
-    /// A reader of the body.
+    /// A reader of the answer's body.
     pub(super) fn into_reader(self) -> impl Read {
         self.body.into_reader()
     }
@@ -230,7 +230,7 @@ fn named(status: u16) -> String {
     reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
 }
 
-/// Seconds until an HTTP date.
+/// The number of seconds from now until a date in HTTP's format.
 fn seconds_until(date: &str) -> Option<u64> {
     let then = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
     Some(then.duration_since(jiff::Timestamp::now()).as_secs().max(0) as u64)
@@ -247,7 +247,7 @@ fn parse(url: &str) -> std::result::Result<Uri, Trouble> {
     })
 }
 
-/// The target of a redirect from `from`.
+/// The URL that a redirect from `from` leads to.
 fn follow(from: &Uri, location: &str) -> std::result::Result<Uri, Trouble> {
     let wrong = |what: &str| Trouble::Lasting {
         why: format!("{} sends on to {}, {what}", from.host().unwrap_or_default(), quote(location)),
@@ -265,14 +265,14 @@ fn follow(from: &Uri, location: &str) -> std::result::Result<Uri, Trouble> {
     }
 }
 
-/// Whether two URLs have the same scheme, host and port. The token is sent only there.
+/// True if two URLs have the same scheme, host and port. The token is sent to no other host.
 fn same_host(a: &Uri, b: &Uri) -> bool {
     let port = |uri: &Uri| uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
     let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
     (a.scheme_str(), host(a), port(a)) == (b.scheme_str(), host(b), port(b))
 }
 
-/// Whether the connection is encrypted or stays on this machine.
+/// True if the connection is encrypted, or does not leave this machine.
 fn is_private(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default();
     uri.scheme_str() == Some("https") || host == "localhost" || host == "[::1]" || host.starts_with("127.")

@@ -15,7 +15,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 /// The longest listing that is read, in bytes.
 const MAX_LISTING: u64 = 64 << 20;
 
-/// A repository at a commit.
+/// The files of a repository at one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listing {
     pub(super) commit: String,
@@ -24,10 +24,10 @@ pub(super) struct Listing {
     pub(super) architecture: Option<String>,
 }
 
-/// A file of a repository.
+/// A file that a repository lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RepoFile {
-    /// The file's path in the repository.
+    /// The file's path in the repository, with `/` between components.
     pub(super) path: String,
     pub(super) bytes: u64,
     /// The SHA-256 of the bytes (64 hexadecimal digits) or their Git blob id (40). The blob's name in the cache.
@@ -124,13 +124,13 @@ impl RepoFile {
         format!("{endpoint}/{repo}/resolve/{commit}/{}", utf8_percent_encode(&self.path, PATH))
     }
 
-    /// The last component of the path.
+    /// The file's name without its directories.
     pub(super) fn name(&self) -> &str {
         self.path.rsplit_once('/').map_or(&self.path, |(_, name)| name)
     }
 }
 
-/// Whether `text` is exactly `digits` lowercase hexadecimal digits.
+/// True if `text` is exactly `digits` lowercase hexadecimal digits.
 fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

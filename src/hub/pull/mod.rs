@@ -24,31 +24,31 @@ use crate::{Cancel, Error, Result};
 /// The most attempts at a download during which a file changes on the hub.
 const CHANGES: u32 = 3;
 
-/// How many times in a row a failed request for the listing is repeated.
+/// The number of retries after a failed request for the listing.
 const LIST_RETRIES: u32 = 3;
 
-/// The caller's side of a download: progress, messages and cancellation.
+/// Receives the progress and the messages of a download, and can cancel it.
 pub trait PullWatch {
-    /// `done` of `total` bytes are here.
+    /// Reports that `done` of `total` bytes are in the cache.
     fn progress(&self, done: u64, total: u64);
-    /// A line for the user.
+    /// Shows a line to the user.
     fn say(&self, line: &str);
-    /// Ends the download early.
+    /// The flag that cancels the download once it is set.
     fn cancel(&self) -> &Cancel;
 }
 
-/// The result of a download.
+/// The result of a download: the files, and the bytes that were transferred.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
     /// The model's directory, its GGUF file (the first of a split one), or the file that was asked for.
     pub path: PathBuf,
     /// The model's name for `-m`; `None` for a file that is not a model.
     pub model: Option<HubName>,
-    /// All files of the model.
+    /// The paths of all files of the model.
     pub files: Vec<PathBuf>,
-    /// Total length of the files.
+    /// The total length of the files, in bytes.
     pub bytes: u64,
-    /// Bytes transferred over the network.
+    /// The number of bytes that were downloaded. Those in the cache before do not count.
     pub fetched: u64,
 }
 
@@ -89,7 +89,7 @@ struct PullTask<'a> {
 }
 
 impl PullTask<'_> {
-    /// Requests the repository's listing.
+    /// Requests the list of the repository's files.
     fn list(&self) -> Result<Listing> {
         // Few retries: without a network the user should hear it soon, and no transfer is lost.
         let patience = self.settings.patience;
@@ -192,12 +192,7 @@ fn refusal(client: &HubClient, repo: &Repo, trouble: Trouble, what: &str, remedy
     let (status, code, message) = match trouble {
         Trouble::Passing { why, .. } => return Error::failed(format!("{what}: {why}"), remedy),
         Trouble::Lasting { why, remedy } => return Error::failed(format!("{what}: {why}"), remedy),
-        Trouble::Cancelled => {
-            return Error::Interrupted {
-                cause: "interrupted, and what has come is kept".into(),
-                remedy: remedy.into(),
-            };
-        }
+        Trouble::Cancelled => return Error::interrupted("interrupted, and what has come is kept", remedy),
         Trouble::Refused { status, code, message } => (status, code, message),
     };
     let endpoint = client.endpoint();

@@ -2,7 +2,7 @@
 
 use ureq::http::Uri;
 
-/// The proxies in the environment.
+/// The HTTP proxies that environment variables name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Proxies {
     https: Option<String>,
@@ -26,7 +26,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for a request to `uri`.
+    /// The proxy for a request to `uri`; `None` for a direct connection.
     pub(super) fn of(&self, uri: &Uri) -> Option<&str> {
         let proxy = if uri.scheme_str() == Some("https") { &self.https } else { &self.http };
         let (host, port) = (uri.host()?.to_ascii_lowercase(), uri.port_u16());
@@ -34,7 +34,7 @@ impl Proxies {
     }
 }
 
-/// Whether a rule of `NO_PROXY` matches a host: by its name, by a domain above it, or by `*`.
+/// True if a rule of `NO_PROXY` matches a host: by its name, by a domain above it, or by `*`.
 fn is_exempt(rule: &str, host: &str, port: Option<u16>) -> bool {
     let (rule, of_rule) = match rule.rsplit_once(':') {
         Some((name, digits)) if !name.contains(':') => (name, digits.parse::<u16>().ok()),

@@ -19,7 +19,7 @@ const SINGLE: &str = "model.safetensors";
 const ENDS: [&str; 2] = [".json", ".jinja"];
 const NAMES: [&str; 1] = ["tokenizer.model"];
 
-/// The files to download.
+/// The files of a repository that a download consists of.
 pub(super) struct ChosenFiles {
     pub(super) files: Vec<RepoFile>,
     /// The path of the file that names the model; `None` if the directory does.
@@ -55,7 +55,7 @@ pub(super) fn choose(
     }
 }
 
-/// The listing's entry for one part of a split file.
+/// The listed file at `path`, one of a split model's.
 fn part(listing: &Listing, path: &str) -> Result<RepoFile> {
     listing.find(path).cloned().ok_or_else(|| {
         let cause = format!("the repository does not have {}, a part of the model", quote(path));
@@ -85,7 +85,7 @@ fn set(
     Ok(ChosenFiles { files, path: None, model: Some(name.clone()) })
 }
 
-/// The shards named by an index.
+/// The names of the shards that an index file lists.
 fn shards(bytes: &[u8]) -> std::result::Result<BTreeSet<String>, String> {
     #[derive(Deserialize)]
     struct WeightIndex {
@@ -144,7 +144,7 @@ fn unclear(listing: &Listing, name: &HubName, variants: &[Variant], found: &[&Va
     Error::input(cause + &all(listing, name, &several), format!("name one, as in {example}"))
 }
 
-/// The models, each with its size.
+/// A list of the repository's models with their sizes, for an error message.
 fn all(listing: &Listing, name: &HubName, variants: &[Variant]) -> String {
     let size = |variant: &Variant| {
         let of = |path: &String| listing.find(path).map_or(0, |file| file.bytes);

@@ -7,12 +7,12 @@ use super::super::{Cache, place};
 use crate::model::text_file;
 use crate::{Error, Result};
 
-/// The public hub.
+/// The URL of the public hub.
 const PUBLIC: &str = "https://huggingface.co";
 /// The longest token that is read, in bytes. The hub's tokens have 37.
 const MAX_TOKEN: usize = 4096;
 
-/// The source and destination of downloads.
+/// The hub that files are downloaded from, and the cache that they are written to.
 #[derive(Clone)]
 pub struct PullSettings {
     /// The hub's URL, without a trailing slash.
@@ -21,7 +21,7 @@ pub struct PullSettings {
     pub token: Option<String>,
     /// The cache that files are written to.
     pub cache: Cache,
-    /// Timeouts and retries.
+    /// The timeouts and the number of retries of requests.
     pub patience: Patience,
 }
 

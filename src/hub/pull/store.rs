@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Interval at which a lock that another process holds is tried again.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A repository's part of the cache.
+/// The directories of one repository in the cache.
 pub(super) struct Store {
     dir: PathBuf,
     locks: PathBuf,
@@ -30,22 +30,22 @@ impl Store {
         Store { dir: cache.repo_dir(repo), locks: cache.root().join(".locks").join(folder(repo)) }
     }
 
-    /// Creates the directories.
+    /// Creates the repository's directories in the cache.
     pub(super) fn prepare(&self) -> Result<()> {
         [&self.dir.join("blobs"), &self.dir.join("refs"), &self.locks].into_iter().try_for_each(|dir| make(dir))
     }
 
-    /// The path of a file's bytes.
+    /// The path at which the cache stores a complete file.
     pub(super) fn blob(&self, file: &RepoFile) -> PathBuf {
         self.dir.join("blobs").join(&file.etag)
     }
 
-    /// The path of a file's partial download.
+    /// The path at which the cache stores a file that is being downloaded.
     pub(super) fn partial(&self, file: &RepoFile) -> PathBuf {
         self.dir.join("blobs").join(format!("{}.{PARTIAL}", file.etag))
     }
 
-    /// The directory of a commit's files.
+    /// The directory with links to a commit's files, by their names.
     pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
         self.dir.join("snapshots").join(commit)
     }
@@ -55,7 +55,7 @@ impl Store {
         self.snapshot(commit).join(path)
     }
 
-    /// Whether the file is complete in the cache.
+    /// True if the cache has all bytes of the file.
     pub(super) fn has(&self, file: &RepoFile) -> bool {
         self.blob(file).metadata().is_ok_and(|found| found.is_file() && found.len() == file.bytes)
     }
@@ -134,12 +134,12 @@ impl Store {
     }
 }
 
-/// Makes `at` a link to `target`.
+/// Makes the path `at` a symbolic link to `target`.
 fn link_to(target: &Path, at: &Path) -> std::io::Result<()> {
     symlink(target, at)
 }
 
-/// Makes a directory and those above it.
+/// Creates a directory with all its parents.
 fn make(dir: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).create(dir).map_err(|e| Error::unwritable(dir, &e))
 }

@@ -69,13 +69,13 @@ impl Constants {
 
 /// The specialization constants of one shader.
 pub trait Specialization: Copy {
-    /// Number and name of each.
+    /// The number and the name of each constant.
     const NAMES: &'static [(u32, &'static str)];
 
     /// The constants of a pipeline.
     fn constants(self) -> Constants;
 
-    /// Reads them back from a pipeline's constants.
+    /// Reads the constants of this shader from those of a pipeline.
     fn of(constants: &Constants) -> Self;
 }
 
@@ -109,40 +109,40 @@ macro_rules! constants {
 }
 
 constants! {
-    /// For shaders without constants of their own.
+    /// No specialization constants, for shaders that have none of their own.
     NoConstants {}
 
-    /// embed.comp.
+    /// Specialization constants of embed.comp.
     EmbedConstants {
         /// 1: tokens are the next tokens of the pass before; 2: those of the draft's step before, at the same positions.
         chosen = 1,
     }
 
-    /// norm.comp.
+    /// Specialization constants of norm.comp.
     NormConstants {
         /// Vectors of four elements of a row per lane.
         vecs = 1,
-        /// Layout of the output (activation_layout.glsl).
+        /// The activation layout of the output (activation_layout.glsl).
         form = 2,
         /// 1: the output is written in f32 as well.
         keep = 3,
         /// 1: the sum with the residual is multiplied by a number.
         scaled = 4,
-        /// 1: there is a second output.
+        /// 1: the shader writes a second output.
         twice = 5,
     }
 
-    /// linear.comp.
+    /// Specialization constants of linear.comp.
     LinearConstants {
-        /// Outputs of a subgroup.
+        /// Number of outputs that a subgroup computes.
         rows = 1,
         /// Rows of x that share a load of weights.
         columns = 2,
     }
 
-    /// linear_dot.comp.
+    /// Specialization constants of linear_dot.comp.
     LinearDotConstants {
-        /// Outputs of a lane at a time.
+        /// Number of outputs that a lane computes at a time.
         rows = 1,
         /// Rows of x that share a load of weights.
         columns = 2,
@@ -150,63 +150,63 @@ constants! {
         unroll = 3,
         /// Inputs, in loads of weights ([`crate::model::WeightFormat::per_load`]).
         blocks = 4,
-        /// Lanes of a subgroup.
+        /// Number of lanes in a subgroup.
         subgroup = 5,
         /// Relay stages of `linear_dot_gelu`; 1 without.
         stages = 6,
         /// Layout of the output of `linear_dot_gelu` (activation_layout.glsl).
         form = 7,
-        /// Lanes that share an output.
+        /// Number of lanes that share an output.
         sharers = 9,
     }
 
-    /// linear_matrix.comp.
+    /// Specialization constants of linear_matrix.comp.
     LinearMatrixConstants {
-        /// Rows of a workgroup's tile.
+        /// Number of rows in a workgroup's tile.
         bm = 1,
-        /// Outputs of a workgroup's tile.
+        /// Number of outputs in a workgroup's tile.
         bn = 2,
-        /// Inputs of a step.
+        /// Number of inputs that the loop consumes in a step.
         bk = 3,
-        /// Rows of a subgroup.
+        /// Number of rows that a subgroup computes.
         wm = 4,
-        /// Outputs of a subgroup.
+        /// Number of outputs that a subgroup computes.
         wn = 5,
-        /// Subgroups that share an output, each for a part of the inputs.
+        /// Number of subgroups that share an output: each sums over its own range of the inputs.
         ksplit = 6,
-        /// Steps that the loop is unrolled to.
+        /// Number of steps to which the loop is unrolled.
         round = 7,
-        /// Steps in flight from memory.
+        /// Number of steps whose loads from memory are in flight.
         depth = 9,
-        /// Rows of the units' matrix A.
+        /// Rows of the matrix units' operand A.
         m = 10,
-        /// Columns of the units' matrix B.
+        /// Columns of the matrix units' operand B.
         n = 11,
-        /// Columns of the units' matrix A.
+        /// Columns of the matrix units' operand A.
         k = 12,
     }
 
     /// linear_fragment.comp, inputs from memory to registers.
     LinearFragmentConstants {
-        /// Rows of a workgroup.
+        /// Number of rows that a workgroup computes.
         bm = 1,
-        /// Outputs of a subgroup.
+        /// Number of outputs that a subgroup computes.
         outputs = 2,
         /// Subgroups side by side along the outputs.
         subs_n = 3,
-        /// Subgroups that share an output, each for a part of the inputs.
+        /// Number of subgroups that share an output: each sums over its own range of the inputs.
         parts = 4,
         /// Lane loads per weight row and step.
         span = 5,
         /// Steps of weights in flight from memory.
         depth = 6,
-        /// Lanes per row of the units' matrix A.
+        /// Lanes per row of the matrix units' operand A.
         sharers = 9,
-        /// Rows of the units' matrix A.
+        /// Rows of the matrix units' operand A.
         m = 10,
-        /// Columns of the units' matrix B.
+        /// Columns of the matrix units' operand B.
         n = 11,
-        /// Columns of the units' matrix A.
+        /// Columns of the matrix units' operand A.
         k = 12,
         /// 1: gate and up, with their gated GELU in F16Block.
         gated = 13,
@@ -216,9 +216,9 @@ constants! {
 
     /// linear_fragment.comp built with TALL, its variant for many rows, which reads its inputs through shared memory.
     LinearFragmentTallConstants {
-        /// Rows of a workgroup.
+        /// Number of rows that a workgroup computes.
         bm = 1,
-        /// Outputs of a subgroup.
+        /// Number of outputs that a subgroup computes.
         outputs = 2,
         /// Subgroups side by side along the outputs.
         subs_n = 3,
@@ -230,13 +230,13 @@ constants! {
         depth = 6,
         /// Steps of inputs that shared memory holds.
         stages = 7,
-        /// Lanes per row of the units' matrix A.
+        /// Lanes per row of the matrix units' operand A.
         sharers = 9,
-        /// Rows of the units' matrix A.
+        /// Rows of the matrix units' operand A.
         m = 10,
-        /// Columns of the units' matrix B.
+        /// Columns of the matrix units' operand B.
         n = 11,
-        /// Columns of the units' matrix A.
+        /// Columns of the matrix units' operand A.
         k = 12,
         /// Steps that share a load of weights, one or two; two only with 32 elements a load.
         halves = 13,
@@ -244,17 +244,17 @@ constants! {
         in_batches = 14,
     }
 
-    /// attend.comp.
+    /// Specialization constants of attend.comp.
     AttendConstants {
-        /// Elements of a head.
+        /// Number of elements in a head.
         dim = 1,
-        /// Query heads of a workgroup.
+        /// Number of query heads that a workgroup computes.
         group = 2,
         /// Most keys of the pass that a row sees, if fused with norm, RoPE and the KV write; else 0.
         fused = 3,
-        /// Layout of the output (activation_layout.glsl).
+        /// The activation layout of the output (activation_layout.glsl).
         form = 4,
-        /// Lanes of a subgroup.
+        /// Number of lanes in a subgroup.
         subgroup = 5,
         /// 1: only the rows after the pass's chunk.
         behind = 6,
@@ -264,99 +264,99 @@ constants! {
         ahead = 9,
     }
 
-    /// attend_matrix.comp.
+    /// Specialization constants of attend_matrix.comp.
     AttendMatrixConstants {
-        /// Elements of a head.
+        /// Number of elements in a head.
         dim = 1,
-        /// Keys of a tile.
+        /// Number of keys in a tile.
         kt = 2,
-        /// Lanes of a subgroup.
+        /// Number of lanes in a subgroup.
         subgroup = 3,
-        /// Rows of the units' matrix A.
+        /// Rows of the matrix units' operand A.
         m = 4,
-        /// Columns of the units' matrix B.
+        /// Columns of the matrix units' operand B.
         n = 5,
-        /// Columns of the units' matrix A.
+        /// Columns of the matrix units' operand A.
         k = 6,
         /// 1: keys are divided among workgroups.
         divided = 7,
     }
 
-    /// pack.comp.
+    /// Specialization constants of pack.comp.
     PackConstants {
         /// Vectors of four elements of a row per lane.
         vecs = 1,
-        /// Layout of the output (activation_layout.glsl).
+        /// The activation layout of the output (activation_layout.glsl).
         form = 2,
-        /// Workgroups of a row.
+        /// Number of workgroups that share a row.
         parts = 3,
         /// Row r is made of row `list[r] / gather`; 0: of row r.
         gather = 4,
     }
 
-    /// route.comp.
+    /// Specialization constants of route.comp.
     RouteConstants {
         /// Rows of x that share a load of the router's weights.
         columns = 1,
-        /// 1: the scores are there already.
+        /// 1: the router's scores were computed before, and the shader only chooses experts.
         choose_only = 2,
         /// Experts whose scores a subgroup computes at a time.
         each = 3,
     }
 
-    /// group.comp.
+    /// Specialization constants of group.comp.
     GroupConstants {
         /// 0: rows stay in their order, each a tile.
         sorts = 1,
     }
 
-    /// join.comp.
+    /// Specialization constants of join.comp.
     JoinConstants {
         /// Vectors of four elements of a row per lane.
         vecs = 1,
-        /// Layout of the output (activation_layout.glsl).
+        /// The activation layout of the output (activation_layout.glsl).
         form = 2,
-        /// 1: expert rows stand where group.comp has put them.
+        /// 1: the expert rows are in the order that group.comp gave them.
         grouped_rows = 3,
-        /// 1: the next layer's first norm follows.
+        /// 1: the shader also computes the next layer's first norm.
         next = 4,
         /// 1: the sum with the residual is multiplied by a number.
         scaled = 5,
-        /// Experts of a row.
+        /// Number of experts that each row uses.
         used = 6,
     }
 
-    /// expert_sum.comp.
+    /// Specialization constants of expert_sum.comp.
     ExpertSumConstants {
-        /// 1: expert rows stand where group.comp has put them.
+        /// 1: the expert rows are in the order that group.comp gave them.
         grouped_rows = 1,
     }
 
-    /// argmax.comp.
+    /// Specialization constants of argmax.comp.
     ArgmaxConstants {
-        /// Workgroups of a row.
+        /// Number of workgroups that share a row.
         groups = 1,
     }
 
-    /// fragment.comp.
+    /// Specialization constants of fragment.comp.
     FragmentConstants {
-        /// Rows of the units' matrix A.
+        /// Rows of the matrix units' operand A.
         m = 10,
-        /// Columns of the units' matrix B.
+        /// Columns of the matrix units' operand B.
         n = 11,
-        /// Columns of the units' matrix A.
+        /// Columns of the matrix units' operand A.
         k = 12,
     }
 
-    /// matrix_rate.comp.
+    /// Specialization constants of matrix_rate.comp.
     MatrixRateConstants {
-        /// Rows of the units' matrix A.
+        /// Rows of the matrix units' operand A.
         m = 1,
-        /// Columns of the units' matrix B.
+        /// Columns of the matrix units' operand B.
         n = 2,
-        /// Columns of the units' matrix A.
+        /// Columns of the matrix units' operand A.
         k = 3,
-        /// Subgroups of a workgroup.
+        /// Number of subgroups in a workgroup.
         subgroups = 4,
     }
 }

@@ -15,7 +15,7 @@ use push::*;
 /// The way in which a kernel takes part in a relay (relay.glsl).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relaying {
-    /// Not at all: the kernel runs behind a barrier.
+    /// The kernel takes no part in a relay: it runs after a barrier.
     Never,
     /// The workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
     /// constants.
@@ -38,7 +38,7 @@ macro_rules! modules {
         pub enum Module { $(#[doc = $doc] $module,)* }
 
         impl Module {
-            /// Every module.
+            /// Every module, in the order of the table.
             pub const ALL: &[Module] = &[$(Module::$module,)*];
 
             /// The module's name, which is that of its file in shaders/spv.
@@ -46,7 +46,7 @@ macro_rules! modules {
                 match self { $(Module::$module => $name,)* }
             }
 
-            /// The name of its source in shaders.
+            /// The name of the module's source file in shaders.
             pub fn source(self) -> &'static str {
                 match self { $(Module::$module => $source,)* }
             }
@@ -56,25 +56,14 @@ macro_rules! modules {
                 match self { $(Module::$module => $constants::NAMES,)* }
             }
 
-            /// The push block, without the relay's words.
+            /// The fields of the push block, without the relay's words.
             pub fn push(self) -> &'static [Field] {
                 match self { $(Module::$module => $push::FIELDS,)* }
             }
 
-            /// Whether it takes part in a relay.
+            /// How the module takes part in a relay.
             pub fn relaying(self) -> Relaying {
                 match self { $(Module::$module => Relaying::$relay,)* }
-            }
-
-            /// Whether its weights have scales of groups, so that their format is part of its constants.
-            pub fn is_grouped(self) -> bool {
-                let defines: &[&str] = match self { $(Module::$module => &[$($define),*],)* };
-                defines.contains(&"WEIGHT_GROUPED")
-            }
-
-            /// Whether it may be a product of experts.
-            pub fn takes_experts(self) -> bool {
-                ["linear", "linear_dot", "linear_matrix", "linear_fragment"].contains(&self.source())
             }
         }
     };
@@ -87,11 +76,11 @@ pub(crate) use spirv_modules;
 /// The key of a pipeline: a module and its specialization constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kernel {
-    /// The module.
+    /// The shader that the kernel is a specialisation of.
     pub module: Module,
-    /// Lanes of a workgroup (constant 0).
+    /// The number of lanes in a workgroup (constant 0).
     pub workgroup: u32,
-    /// The other constants.
+    /// The other specialization constants.
     pub constants: Constants,
 }
 
@@ -131,7 +120,7 @@ impl Kernel {
         }
     }
 
-    /// Stages of its output in a relay.
+    /// The number of stages in which the kernel's output is counted in a relay.
     pub fn stages(&self) -> usize {
         match self.module.relaying() {
             Relaying::Staged => LinearDotConstants::of(&self.constants).stages as usize,
@@ -140,7 +129,7 @@ impl Kernel {
     }
 }
 
-/// FNV-1a.
+/// The FNV-1a hash of `data`, of 64 bits.
 pub fn checksum(data: &[u8]) -> u64 {
     data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }

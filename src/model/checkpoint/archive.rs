@@ -23,7 +23,7 @@ use crate::{Error, Result};
 const MAX_HEADER: u64 = 100_000_000;
 /// Most tensors of a file. Each needs several times its header text in memory; Gemma 3 27B has 1,247.
 const MAX_TENSORS: usize = 1 << 16;
-/// Most dimensions of a tensor.
+/// The most dimensions that a tensor may have.
 const MAX_DIMENSIONS: usize = 64;
 
 const REMEDY: &str = "download the file again, or export the model anew";
@@ -31,7 +31,7 @@ const REMEDY: &str = "download the file again, or export the model anew";
 /// A tensor's element type, as its file declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileDtype {
-    /// A type of the format.
+    /// A type that safetensors defines.
     Known(Dtype),
     /// A word that the crate does not know. Such a tensor is accepted unless the model needs it.
     Unknown(String),
@@ -52,11 +52,11 @@ impl fmt::Display for FileDtype {
 pub struct TensorEntry {
     /// The tensor's name.
     pub name: String,
-    /// Type of its elements.
+    /// The type of the tensor's elements.
     pub dtype: FileDtype,
-    /// Dimensions, row-major.
+    /// The tensor's dimensions, row-major.
     pub shape: Vec<usize>,
-    /// Bytes, from the start of the file.
+    /// The range of the tensor's bytes, from the start of the file.
     pub range: Range<usize>,
 }
 
@@ -65,7 +65,7 @@ pub struct TensorEntry {
 pub struct SafetensorsHeader {
     /// Tensors in the order of their bytes, without gap or overlap.
     pub entries: Vec<TensorEntry>,
-    /// `__metadata__`.
+    /// The file's `__metadata__`.
     pub metadata: HashMap<String, String>,
 }
 
@@ -94,7 +94,7 @@ impl SafetensorsHeader {
     }
 }
 
-/// A header as the file has it.
+/// The contents of a header before they are checked.
 struct RawHeader {
     tensors: HashMap<String, RawTensor>,
     metadata: HashMap<String, String>,
@@ -292,7 +292,7 @@ impl<'de> Visitor<'de> for RawVisitor {
 pub(crate) struct Archive {
     /// The file's name in messages.
     pub(crate) label: String,
-    /// The header.
+    /// The checked header of the file.
     pub(crate) header: SafetensorsHeader,
     /// The bytes. Every entry's range is within them.
     pub(crate) bytes: ByteSource,

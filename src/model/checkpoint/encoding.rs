@@ -18,7 +18,7 @@ use half::{bf16, f16};
 use crate::model::blocks::BlockFormat;
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 
-/// Elements that share a scale in `int4_grouped`.
+/// The number of elements that share a scale in `int4_grouped`.
 pub(crate) const GROUP: usize = 128;
 
 /// The format that the earlier engine's schemes count as, and that their matrices get unless another is requested.
@@ -46,9 +46,9 @@ impl Scheme {
 /// A range of bytes in one of the checkpoint's files.
 #[derive(Debug, Clone)]
 pub(crate) struct ByteRange {
-    /// Index into the checkpoint's files.
+    /// The index of the file among the checkpoint's.
     pub(crate) file: usize,
-    /// Bytes from the start of the file.
+    /// The range of bytes, from the start of the file.
     pub(crate) range: Range<usize>,
 }
 
@@ -66,13 +66,13 @@ pub(crate) enum Encoding {
     F32,
     /// A quantised format of GGUF files, with its scales among its values.
     Blocks(BlockFormat),
-    /// `int8_symmetric`, with its scale.
+    /// Bytes in `int8_symmetric`, with the tensor's scale.
     Symmetric(f32),
     /// `int4_grouped`: one F32 scale per [`GROUP`] elements in these bytes.
     Grouped(ByteRange),
-    /// `int8_asymmetric`.
+    /// Bytes in `int8_asymmetric`, with the tensor's scale and zero.
     Asymmetric {
-        /// Step between two values.
+        /// The difference between two neighbouring values.
         scale: f32,
         /// The value of a byte, possibly with a fraction, that means zero.
         zero: f32,

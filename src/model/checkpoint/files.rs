@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// The single weight file, which takes precedence as in transformers.
 const SINGLE: &str = "model.safetensors";
-/// The index of a sharded checkpoint.
+/// The file name of the index of a sharded checkpoint.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// The config and the weights of a LoRA adapter's directory.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -162,7 +162,7 @@ fn list(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Puts the directory before the error's cause.
+/// Puts the directory's path before the cause of an error.
 fn within(dir: &Path, error: Error) -> Error {
     match error {
         Error::Input { cause, remedy } => Error::Input { cause: text!(format!("{}: ", dir.display()), cause), remedy },

@@ -19,24 +19,24 @@ use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
 
-/// Remedy for matrices in an unsupported scheme.
+/// The remedy for matrices that are quantised in an unsupported scheme.
 const REMEDY_SCHEMES: &str = "use the model in BF16, in INT8 of llm-compressor (w8a8), or as a GGUF file";
 
 /// A tensor of the model, located in the files.
 #[derive(Debug)]
 pub(crate) struct StoredTensor {
-    /// The name in the file.
+    /// The tensor's name in the file.
     pub(crate) name: String,
-    /// Bytes of its elements, row-major without padding.
+    /// The range of the elements' bytes, row-major without padding.
     pub(crate) elements: ByteRange,
-    /// Encoding of its elements.
+    /// How the elements are encoded.
     pub(crate) encoding: Encoding,
-    /// The place of the matrix's rows, where the file's tensor has another matrix too.
+    /// Which rows of the file's tensor are this matrix's, if the tensor has another matrix too.
     pub(crate) half: Option<Half>,
 }
 
 impl StoredTensor {
-    /// Bytes of the matrix's or vector's elements.
+    /// The size of the matrix's or vector's elements in bytes.
     pub(crate) fn element_bytes(&self) -> usize {
         self.share(self.elements.range.len())
     }

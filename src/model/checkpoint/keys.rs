@@ -36,7 +36,7 @@ pub(crate) fn identify(name: &str) -> Option<TensorId> {
     }
 }
 
-/// `name` without its `layer_N_`.
+/// `name` without the prefix `layer_N_` that names a layer.
 pub(crate) fn without_layer_prefix(name: &str) -> &str {
     split_layer_prefix(name).1
 }

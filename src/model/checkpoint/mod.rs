@@ -47,11 +47,11 @@ pub struct Checkpoint {
     files: Vec<DataFile>,
     tensors: HashMap<TensorId, StoredTensor>,
     norms: NormWeights,
-    /// The model that drafts for this one.
+    /// The draft model that was opened with this one.
     drafter: Option<Box<Checkpoint>>,
 }
 
-/// A file without its header.
+/// A file of weights with the position of its data, without the header.
 #[derive(Debug)]
 struct DataFile {
     /// The name in messages.
@@ -353,7 +353,7 @@ pub fn check_drafter(model: &Shape, drafter: &Shape) -> Result<()> {
     }
 }
 
-/// A thread's buffers for reading a file.
+/// The buffers that a thread reads a file into.
 #[derive(Default)]
 struct ReadBuffers {
     elements: Vec<u8>,
@@ -367,12 +367,12 @@ struct StoredRows<'a> {
     first: usize,
     cols: usize,
     bytes: &'a [u8],
-    /// The bytes of [`Encoding::scales_of`] for these rows.
+    /// The bytes of the scales of these rows ([`Encoding::scales_of`]).
     scales: &'a [u8],
 }
 
 impl StoredRows<'_> {
-    /// The bytes of one row's elements.
+    /// The bytes of the elements of row `i`.
     fn row(&self, i: usize) -> &[u8] {
         let len = self.tensor.encoding.row_bytes(self.cols);
         &self.bytes[i * len..(i + 1) * len]

@@ -8,14 +8,14 @@ use crate::model::architecture::Architecture;
 use crate::model::shape::MOST_SUPPRESSED;
 use crate::{Error, Result};
 
-/// Remedy for a wrong config.json.
+/// The remedy for a wrong config.json.
 pub(super) const REMEDY_CONFIG: &str = "correct it, or take config.json from the model's original download";
 
 /// Reads a JSON object's keys with their defaults. A null counts as absent.
 pub(super) struct ConfigReader<'a> {
-    /// The object.
+    /// The object whose keys are read.
     pub(super) map: &'a Map<String, Value>,
-    /// The object's file, for errors.
+    /// The name of the file that the object is in, for errors.
     pub(super) file: &'static str,
 }
 
@@ -137,7 +137,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Refuses keys other than these.
+    /// Refuses an object that has keys other than `known`.
     pub(super) fn refuse_others(&self, known: &[&str]) -> Result<()> {
         match self.map.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),

@@ -6,14 +6,14 @@ use super::keys::ConfigReader;
 use crate::Result;
 use crate::display::quote;
 
-/// Another program's quantisation of a checkpoint's matrices.
+/// How another program has quantised a checkpoint's matrices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Quantization {
-    /// None, or the config does not give one.
+    /// The matrices are not quantised, or the config does not tell.
     None,
     /// INT8 of llm-compressor (w8a8 of compressed-tensors): a symmetric scale for each row, as in Kiln's own INT8.
     RowInt8,
-    /// An unsupported scheme, by name.
+    /// A scheme that Kiln cannot read, by its name.
     Other(String),
 }
 

@@ -28,7 +28,7 @@ pub(super) fn quantize_row(row: &[f32], out: &mut [i8]) -> f32 {
     scale
 }
 
-/// Bytes of a group's elements in [`WeightFormat::Int4`].
+/// The size of a group's elements in [`WeightFormat::Int4`], in bytes.
 pub(super) const GROUP_BYTES: usize = WeightFormat::GROUP / 2;
 /// The element that stands for zero in [`WeightFormat::Int4`], and the farthest from it.
 pub(super) const INT4_ZERO: f32 = 8.0;

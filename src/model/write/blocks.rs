@@ -71,7 +71,7 @@ struct Block<'a> {
     scales: Option<u64>,
 }
 
-/// Cuts a shard's matrices into blocks.
+/// Divides a shard's matrices into blocks that threads write.
 fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matrices) -> Vec<Block<'a>> {
     let start = shard.header.len() as u64;
     let mut blocks: Vec<Block> = Vec::new();
@@ -99,7 +99,7 @@ fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matr
     blocks
 }
 
-/// A thread's buffers, reused for each block.
+/// The buffers of a thread, which it uses again for each block.
 #[derive(Default)]
 struct BlockBuffers {
     data: Vec<u8>,

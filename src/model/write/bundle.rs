@@ -5,11 +5,10 @@ use super::{WriteMonitor, WriteSummary};
 use crate::machine::free_bytes;
 use crate::machine::partial::PartialDir;
 use crate::machine::regular::{self, Links};
-use crate::model::bundle::{Entry, MANIFEST, Manifest, PIECE, hex};
+use crate::model::bundle::{Entry, MANIFEST, Manifest, sha256_of};
 use crate::{Error, Result};
-use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Copies each file to its name in the new directory `dst`, and adds a manifest of the model `name`. `tensors`: the
@@ -34,27 +33,21 @@ pub fn bundle(
     let bytes = files.iter().map(|(path, _)| Ok(open(path)?.1)).sum::<Result<u64>>()?;
     let partial = PartialDir::create(dst).map_err(|e| Error::unwritable(dst, &e.kind().into()))?;
     check_space(partial.path(), bytes, free_bytes(partial.path())?)?;
-    let (mut done, mut piece) = (0, vec![0; PIECE]);
-    let mut entries = Vec::with_capacity(files.len());
+    let (mut done, mut entries) = (0, Vec::with_capacity(files.len()));
     for (path, name) in files {
         let (mut from, to) = (open(path)?.0, partial.path().join(name));
         let unwritable = |e| Error::unwritable(&to, &e);
         let mut file = File::create_new(&to).map_err(unwritable)?;
-        let (mut sum, mut bytes_of_it) = (Sha256::new(), 0);
-        loop {
-            monitor.check()?;
-            let read = from.read(&mut piece).map_err(|e| Error::unreadable(path, &e))?;
-            if read == 0 {
-                break;
-            }
-            file.write_all(&piece[..read]).map_err(unwritable)?;
-            sum.update(&piece[..read]);
-            bytes_of_it += read as u64;
-            (monitor.progress)(done + bytes_of_it, bytes);
-        }
+        let mut bytes_of_it = 0;
+        let sha256 = sha256_of(&mut from, path, &|| monitor.check(), |piece, so_far| {
+            bytes_of_it = so_far;
+            file.write_all(piece).map_err(unwritable)?;
+            (monitor.progress)(done + so_far, bytes);
+            Ok(())
+        })?;
         file.sync_all().map_err(unwritable)?;
         done += bytes_of_it;
-        entries.push(Entry { file: name.clone(), bytes: bytes_of_it, sha256: hex(sum) });
+        entries.push(Entry { file: name.clone(), bytes: bytes_of_it, sha256 });
     }
     let manifest = serde_json::to_string_pretty(&Manifest::new(name, entries));
     let manifest =

@@ -47,7 +47,7 @@ struct Forge<'a> {
 }
 
 impl Forge<'_> {
-    /// The random stream of one row.
+    /// The random numbers of one row of a tensor.
     fn stream(&self, id: TensorId, row: usize) -> RandomWords {
         let tensor = match id {
             TensorId::Embedding => 0,

@@ -9,7 +9,7 @@ use crate::{Cancel, Result};
 
 /// Source of the rows of a checkpoint that is being written.
 pub(crate) trait RowSource: Sync {
-    /// A norm's weights.
+    /// The weights of a norm.
     fn vector(&self, id: TensorId) -> Result<Vec<f32>>;
 
     /// The format in which the source has a matrix, if it has one already.
@@ -31,16 +31,16 @@ pub(crate) trait RowSource: Sync {
     fn done(&self, _id: TensorId, _rows: Range<usize>) {}
 }
 
-/// The matrices to write.
+/// The matrices that are written, and their format.
 pub(super) struct Matrices<'a> {
     pub(super) shape: &'a Shape,
-    /// The requested format.
+    /// The format that was requested.
     pub(super) asked: WeightFormat,
     pub(super) source: &'a dyn RowSource,
 }
 
 impl Matrices<'_> {
-    /// The format of a matrix.
+    /// The format in which a matrix is written.
     pub(super) fn format(&self, id: TensorId) -> WeightFormat {
         self.asked.of_matrix(id, self.shape, self.source.stored_as(id))
     }
@@ -50,7 +50,7 @@ impl Matrices<'_> {
 pub struct WriteMonitor<'a> {
     /// Called from any thread with the bytes written so far and the total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
-    /// Set it to stop the write: it fails at its next block and leaves nothing behind.
+    /// Setting this flag stops the write: it fails at its next block, and removes its files.
     pub cancel: &'a Cancel,
 }
 

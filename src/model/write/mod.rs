@@ -43,7 +43,7 @@ const MAX_COMPANION: usize = 256 << 20;
 pub struct WriteSummary {
     /// Tensors of the model; scales are not counted.
     pub tensors: usize,
-    /// Bytes of the weight files.
+    /// The size of the weight files in bytes.
     pub bytes: u64,
 }
 

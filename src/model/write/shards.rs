@@ -19,7 +19,7 @@ pub(super) const HEADER_ALIGN: usize = 4096;
 
 /// The bytes of one tensor of a shard.
 pub(super) enum Payload {
-    /// A norm's weights, encoded.
+    /// The weights of a norm, encoded.
     Vector(Vec<u8>),
     /// The elements of a matrix, and of those that it holds ([`TensorId::holder`]).
     Elements(TensorId),
@@ -51,7 +51,7 @@ impl Item {
     }
 }
 
-/// One file.
+/// A file of weights that is written, with its tensors.
 pub(super) struct Shard {
     pub(super) name: String,
     pub(super) header: Vec<u8>,

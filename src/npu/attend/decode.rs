@@ -2,8 +2,8 @@
 
 use super::queries::write_quad;
 use super::{
-    ColumnWork, DECODE_QUAD_BYTES, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart,
-    UNIT_BYTES, UnitArguments, runs, split, unwalk,
+    AttendCommand, ColumnWork, DECODE_QUAD_BYTES, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace,
+    Queries, QueryPart, UNIT_BYTES, UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
@@ -23,17 +23,10 @@ const IDLE_UNITS: usize = 2;
 struct DecodePart {
     sequence: usize,
     head: usize,
-    /// A range of the sequence's pages.
+    /// The range of the sequence's pages that this core reads.
     pages: Range<usize>,
-    /// The number of parts of the head.
+    /// The number of ranges into which the head's pages are divided.
     parts: usize,
-}
-
-/// A command: its parts, and the instruction stream for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct DecodeCommand {
-    dealt: DealtCommand<DecodePart>,
-    stream: InstructionStream,
 }
 
 /// Attention of one token over the pages of some sequences, in one or several commands.
@@ -41,7 +34,7 @@ struct DecodeCommand {
 pub struct DecodeAttention {
     layout: HeadLayout,
     arguments: UnitArguments,
-    commands: Vec<DecodeCommand>,
+    commands: Vec<AttendCommand<DecodePart>>,
     /// The memory tile's walk through units of K.
     walk: Vec<usize>,
 }
@@ -59,13 +52,13 @@ impl DecodeAttention {
         layout.check()?;
         let command = |dealt: DealtCommand<DecodePart>| {
             let stream = InstructionStream::new(layout.columns, &transfers(&layout, arguments, sequences, &dealt))?;
-            Ok(DecodeCommand { dealt, stream })
+            Ok(AttendCommand { dealt, stream })
         };
         let commands = divide(&layout, sequences)?.into_iter().map(command).collect::<Result<_, String>>()?;
         Ok(DecodeAttention { layout, arguments, commands, walk: layout.walk(4) })
     }
 
-    /// The streams of its commands.
+    /// The instruction stream of each command.
     pub fn streams(&self) -> impl Iterator<Item = &InstructionStream> {
         self.commands.iter().map(|command| &command.stream)
     }
@@ -186,7 +179,7 @@ impl DecodeAttention {
         unwalk(&self.walk, 0, &words, to);
     }
 
-    /// Writes the unit of a part.
+    /// Writes the unit with a range's parameters and queries for the core.
     fn write_unit(&self, part: &DecodePart, turn: usize, seen: &Range<usize>, queries: Queries<'_>, to: &mut [u8]) {
         let HeadLayout { head_dim, group, .. } = self.layout;
         let covered = part.pages.start * PAGE_POSITIONS..part.pages.end * PAGE_POSITIONS;

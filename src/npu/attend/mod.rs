@@ -27,33 +27,33 @@ pub use results::{QueryPart, QueryResults};
 
 use std::ops::Range;
 
-use super::stream::{MOST_STEP, MOST_TRANSFERS, ShimChannel, ShimTransfer};
+use super::stream::{InstructionStream, MOST_STEP, MOST_TRANSFERS, ShimChannel, ShimTransfer};
 
 /// Bytes of a unit, the size of a buffer in a memory tile's rings for K, V and parameters.
 pub const UNIT_BYTES: usize = 8192;
-/// Positions of a page of the cache.
+/// The number of positions in a page of the KV cache.
 pub const PAGE_POSITIONS: usize = 64;
 /// Bytes of a core's result for a sequence.
 pub const LEFT_BYTES: usize = 18_432;
 /// Bytes from the result of four queries of one token to the next four's.
 pub const DECODE_QUAD_BYTES: usize = 66 * 64;
-/// Cores of a column.
+/// The number of cores in a column of the array.
 pub const CORES: usize = 4;
-/// Columns of the program.
+/// The number of columns that the program uses.
 pub const COLUMNS: u8 = 4;
 /// Most blocks of pages of a command: a packet names seven buffers, two of which are parameters and results.
 pub const MOST_BLOCKS: usize = 5;
 
-/// A layer's heads, and their layout in a page's part.
+/// The attention heads of a layer, and how a page lays out their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLayout {
     /// Elements of a head: 64, 128 or 256.
     pub head_dim: usize,
-    /// Heads of K and of V.
+    /// The number of key heads, which is that of value heads.
     pub kv_heads: usize,
     /// Query heads per KV head: 1 to 8.
     pub group: usize,
-    /// Columns that take part: 1 to 4.
+    /// The number of columns that compute: 1 to 4.
     pub columns: u8,
     /// Cores of a column that take part in attention of one token: 1 to 4, as the program's image has them.
     pub cores: usize,
@@ -66,16 +66,16 @@ pub struct HeadLayout {
 pub struct PagePlace {
     /// The block: the index of a buffer among those with pages.
     pub block: u32,
-    /// Bytes from its start to the page's part of the pool's first layer.
+    /// Bytes from the block's start to the page's data for the pool's first layer.
     pub offset: u64,
 }
 
 /// Arguments of a stream, by their index. The arguments after both are the command's blocks of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnitArguments {
-    /// Units of parameters and queries.
+    /// The index of the argument with the cores' parameters and queries.
     pub parameters: u32,
-    /// The cores' results.
+    /// The index of the argument that the cores' results are written to.
     pub left: u32,
 }
 
@@ -114,7 +114,7 @@ impl HeadLayout {
         2 * PAGE_POSITIONS * self.head_dim
     }
 
-    /// Bytes of a page's part for the layer.
+    /// Bytes of one layer's keys and values in a page.
     pub fn part_bytes(&self) -> usize {
         2 * self.kv_heads * self.head_bytes()
     }
@@ -176,6 +176,13 @@ struct DealtCommand<T> {
     columns: Vec<Vec<T>>,
     /// Each block once, in the order of the arguments.
     blocks: Vec<u32>,
+}
+
+/// A command's work, and the instruction stream for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AttendCommand<T> {
+    dealt: DealtCommand<T>,
+    stream: InstructionStream,
 }
 
 /// Work distributed to columns in turn, in commands within the limits of transfers and blocks.
@@ -259,15 +266,15 @@ fn unwalk(walk: &[usize], first: usize, words: &[u32], to: &mut [u8]) {
 /// Pages at equal distances, which one descriptor covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRun {
-    /// The first page.
+    /// The first page of the run.
     pub first: PagePlace,
-    /// Number of pages.
+    /// The number of pages in the run.
     pub count: u32,
-    /// Words from one page to the next.
+    /// The distance from one page of the run to the next, in words of 4 bytes.
     pub step: u32,
 }
 
-/// Groups pages into runs, in order.
+/// Groups consecutive pages at equal distances into runs, in the pages' order.
 pub fn runs(pages: &[PagePlace]) -> Vec<PageRun> {
     let step = |a: &PagePlace, b: &PagePlace| -> Option<u32> {
         let bytes = b.offset.checked_sub(a.offset).filter(|bytes| a.block == b.block && bytes.is_multiple_of(4))?;

@@ -2,8 +2,8 @@
 
 use super::queries::write_quad;
 use super::{
-    CORES, ColumnWork, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries, QueryPart, UNIT_BYTES,
-    UnitArguments, runs, split, unwalk,
+    AttendCommand, CORES, ColumnWork, DealtCommand, HeadLayout, LEFT_BYTES, PAGE_POSITIONS, PagePlace, Queries,
+    QueryPart, UNIT_BYTES, UnitArguments, runs, split, unwalk,
 };
 use crate::npu::stream::{InstructionStream, ShimChannel, ShimTransfer};
 use std::ops::Range;
@@ -24,16 +24,16 @@ pub struct ChunkPages {
     pub pages: Vec<PagePlace>,
     /// A multiple of a page's positions.
     pub from: usize,
-    /// Positions before the first token.
+    /// The number of the sequence's positions before the chunk's first token.
     pub past: usize,
-    /// Tokens.
+    /// The number of tokens in the chunk.
     pub tokens: usize,
     /// Positions that a token sees, itself included; `None`: all.
     pub window: Option<usize>,
 }
 
 impl ChunkPages {
-    /// The positions that a token sees.
+    /// The range of positions that the token with this index in the chunk attends to.
     pub fn seen(&self, token: usize) -> Range<usize> {
         let end = self.past + token + 1;
         self.window.map_or(0, |window| end.saturating_sub(window))..end
@@ -68,9 +68,9 @@ struct PrefillBlock {
     chunk: usize,
     head: usize,
     tokens: Range<usize>,
-    /// A range of the chunk's pages.
+    /// The range of the chunk's pages that the block reads.
     pages: Range<usize>,
-    /// The number of parts into which the pages are divided that its tokens see.
+    /// The number of blocks among which the pages that the tokens see are divided.
     parts: usize,
 }
 
@@ -86,18 +86,18 @@ impl PrefillBlock {
     }
 }
 
-/// Queries of up to four consecutive tokens.
+/// Up to four consecutive tokens of one query head, which a core computes together.
 #[derive(Debug, Clone, Copy)]
 struct PrefillQuad {
-    /// The query head within the group.
+    /// The index of the query head within its group.
     query: usize,
     first: usize,
-    /// The block's last token.
+    /// The last token of the block that the quad belongs to.
     last: usize,
 }
 
 impl PrefillQuad {
-    /// The token at each place. Surplus places repeat the last token.
+    /// The tokens of the quad. Beyond the block's end, its last token is repeated.
     fn tokens(self) -> [usize; 4] {
         [0, 1, 2, 3].map(|index| (self.first + index).min(self.last))
     }
@@ -108,18 +108,12 @@ impl PrefillQuad {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct PrefillCommand {
-    dealt: DealtCommand<PrefillBlock>,
-    stream: InstructionStream,
-}
-
 /// Attention of chunks, in one or several commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefillAttention {
     layout: HeadLayout,
     chunks: Vec<ChunkPages>,
-    commands: Vec<PrefillCommand>,
+    commands: Vec<AttendCommand<PrefillBlock>>,
     /// The memory tile's walks through units of K and of V.
     walks: [Vec<usize>; 2],
 }
@@ -141,13 +135,13 @@ impl PrefillAttention {
         chunks.iter().try_for_each(ChunkPages::check)?;
         let command = |dealt: DealtCommand<PrefillBlock>| {
             let stream = InstructionStream::new(layout.columns, &transfers(&layout, arguments, &chunks, &dealt))?;
-            Ok(PrefillCommand { dealt, stream })
+            Ok(AttendCommand { dealt, stream })
         };
         let commands = divide(&layout, &chunks).into_iter().map(command).collect::<Result<_, String>>()?;
         Ok(PrefillAttention { commands, walks: [layout.walk(4), layout.walk(2)], layout, chunks })
     }
 
-    /// The streams of its commands.
+    /// The instruction stream of each command.
     pub fn streams(&self) -> impl Iterator<Item = &InstructionStream> {
         self.commands.iter().map(|command| &command.stream)
     }
@@ -260,7 +254,7 @@ impl PrefillAttention {
     }
 }
 
-/// Queries of a core in a block.
+/// The number of queries that a core computes in one block.
 fn core_rows(head_dim: usize) -> usize {
     4096 / head_dim
 }

@@ -1,11 +1,11 @@
 //! Writes queries in the cores' format: bf16, in tiles of eight dimensions by four queries.
 
-/// Elements of a head's tile.
+/// The elements of a query that are stored together: a tile has this many of each of several queries.
 pub const TILE: usize = 8;
 /// A tile of zeros, for a missing query and past a query's elements.
 const ABSENT: &[f32; TILE] = &[0.0; TILE];
 
-/// Access to the queries of a layer.
+/// The queries of a layer, as the caller stores them, and the factor to apply to them.
 #[derive(Clone, Copy)]
 pub struct Queries<'q> {
     /// The query of a row and a query head: `head_dim` elements, or fewer whole tiles, to be padded with zeros.

@@ -5,12 +5,12 @@ const MAGIC: f32 = 98_304.0;
 /// Bytes of the result of four queries before O: the maxima and the sums.
 const BEFORE_O: usize = 128;
 
-/// A core's result for a query over some of its positions: O and the sum of weights, both relative to 2^maximum.
+/// The row of the query's token in the pass.
 #[derive(Debug, Clone, Copy)]
 pub struct QueryPart<'l> {
-    /// The query's row.
+    /// The index of the query head.
     pub row: usize,
-    /// The query head.
+    /// The number of partial results that make up this query's result.
     pub head: usize,
     /// The number of parts of its positions.
     pub parts: usize,
@@ -54,11 +54,11 @@ impl<'l> QueryPart<'l> {
 #[derive(Debug, Default)]
 pub struct QueryResults {
     sums: Vec<QuerySum>,
-    /// Number of queries with missing parts.
+    /// The number of queries whose result still lacks partial results.
     missing: usize,
 }
 
-/// The parts of a query that were merged so far.
+/// The sum of a query's partial results so far, and how many they are.
 #[derive(Debug, Clone, Copy)]
 struct QuerySum {
     parts: usize,
@@ -67,7 +67,7 @@ struct QuerySum {
 }
 
 impl QueryResults {
-    /// Starts again, with this number of queries.
+    /// Drops all results, and expects the partial results of `queries` queries.
     pub fn begin(&mut self, queries: usize) {
         self.sums.clear();
         self.sums.resize(queries, QuerySum { parts: 0, maximum: 0.0, sum: 0.0 });
@@ -98,7 +98,7 @@ impl QueryResults {
         self.missing -= usize::from(had.parts == part.parts);
     }
 
-    /// Number of queries with missing parts.
+    /// The number of queries whose result still lacks partial results.
     pub fn missing(&self) -> usize {
         self.missing
     }

@@ -16,7 +16,7 @@ pub type TileKey = (Arithmetic, Product);
 /// A choice that tuning makes by measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Question {
-    /// Whether dispatches are relayed.
+    /// Whether dispatches are relayed (shaders/relay.glsl).
     Relay,
     /// The method of products in passes of a kind, with the tiles known so far.
     Way(PassKind),
@@ -42,13 +42,13 @@ pub const LEAST_SPREAD: f64 = 0.02;
 
 /// The share of the time of a kind of pass that [`Question::Relay`] may save.
 pub const RELAY: f64 = 0.1;
-/// The share that [`Question::Way`] may save.
+/// The share of a pass's time that [`Question::Way`] may save.
 pub const WAY: f64 = 0.1;
-/// The share that [`Question::Attend`] may save.
+/// The share of a pass's time that [`Question::Attend`] may save.
 pub const ATTEND: f64 = 0.02;
-/// The share that [`Question::Rematch`] may save.
+/// The share of a pass's time that [`Question::Rematch`] may save.
 pub const REMATCH: f64 = 0.03;
-/// The share that [`Question::Seconds`] may save.
+/// The share of a pass's time that [`Question::Seconds`] may save.
 pub const SECONDS: f64 = 0.01;
 
 /// The expected share of passes of a kind in the time of all passes of an executor.
@@ -74,9 +74,9 @@ pub fn chance(i: usize) -> f64 {
 /// A product of a pass: its key, and the segments that contain it.
 #[derive(Debug, Clone)]
 pub struct PassProduct {
-    /// The product and its arithmetic.
+    /// The product's sizes and its arithmetic, for which a tile is chosen.
     pub key: TileKey,
-    /// A segment for each of its dispatches.
+    /// The segment of each dispatch that computes the product.
     pub segments: Vec<Segment>,
 }
 
@@ -85,25 +85,25 @@ pub struct PassProduct {
 pub struct Allowance {
     /// Time by the testbed's clock after which no measurement begins.
     pub until: Option<Duration>,
-    /// Most measurements.
+    /// The most measurements that the call may make.
     pub measurements: usize,
     /// Most tiles of a product that are tried before other products have their turn. Until the rest are tried, the best
     /// of these is used.
     pub tiles: usize,
-    /// Whether the call waits for kernels that are being compiled.
+    /// True if the call waits for kernels that are being compiled. Otherwise it returns.
     pub waits: bool,
-    /// Whether the KV cache is in use: then no kernel that writes to it may run, and each measurement must be short.
+    /// True if the KV cache is in use: then no kernel that writes to it may run, and each measurement must be short.
     pub keeps_kv: bool,
 }
 
 impl Allowance {
-    /// No limits.
+    /// Allows everything: all measurements are made in one call.
     pub const ALL: Allowance =
         Allowance { until: None, measurements: usize::MAX, tiles: usize::MAX, waits: true, keeps_kv: false };
-    /// One short measurement between passes.
+    /// Allows one short measurement, in the time between two passes.
     pub const ONE: Allowance = Allowance { measurements: 1, waits: false, keeps_kv: true, ..Allowance::ALL };
 
-    /// As much as possible until `until`: a few tiles of each product first.
+    /// Allows measurements until the time `until`, a few tiles of each product first.
     pub fn until(until: Duration) -> Allowance {
         Allowance { until: Some(until), tiles: 6, ..Allowance::ALL }
     }

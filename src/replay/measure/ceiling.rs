@@ -21,7 +21,7 @@ const MATRIX_PATIENCE: u32 = 3;
 /// Most bytes read in one submit: half a second on the slowest memory that Kiln supports.
 const SUBMIT_BYTES: u64 = 32 << 30;
 
-/// Baked lists that read whole buffers.
+/// Baked lists that read whole buffers, for the highest rate of reading memory.
 pub struct Ceiling<D: Driver> {
     parts: Vec<(D::Baked, Option<D::Stamps>)>,
     bytes: u64,
@@ -67,13 +67,13 @@ impl<D: Driver> Ceiling<D> {
         Ok(*self.measured.insert(self.bytes as f64 / fastest))
     }
 
-    /// The rate that was measured last.
+    /// The rate in bytes per second that was measured last; `None` before.
     pub fn known(&self) -> Option<f64> {
         self.measured
     }
 }
 
-/// The kernel that reads a buffer.
+/// The dispatch that reads a whole buffer.
 pub(super) fn read<M: Memory>(buffer: &M, sink: u64) -> Dispatch {
     let words = buffer.size() / 16;
     let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
@@ -99,7 +99,7 @@ const MATRIX_SECONDS: f64 = 2e-3;
 /// Products of a subgroup in one round (shaders/matrix_rate.comp).
 const MATRIX_PRODUCTS: u32 = 16;
 
-/// The kernel of [`measure_matrix_rate`].
+/// The kernel with which [`measure_matrix_rate`] times the matrix units.
 pub fn matrix_rate_kernel(units: MatrixUnits) -> Kernel {
     let MatrixUnits { m, n, k, subgroup, .. } = units;
     let constants = MatrixRateConstants { m, n, k, subgroups: MATRIX_SUBGROUPS };

@@ -22,16 +22,16 @@ pub struct Choices {
     known: TuningFile,
 }
 
-/// The file's content.
+/// The contents of the file that stores the choices.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 struct TuningFile {
-    /// Tiles, by [`product_name`].
+    /// The chosen tiles, by [`product_name`].
     tiles: BTreeMap<String, Tile>,
-    /// Whether relayed dispatches are faster, by the model's bytes of weights.
+    /// True if relayed dispatches are faster, by the bytes of the model's weights.
     relay: BTreeMap<u64, bool>,
     /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
     arithmetic: BTreeMap<String, Arithmetic>,
-    /// Whether matrix units compute the gated GELU after its products, by the same key.
+    /// True if matrix units compute the gated GELU right after gate and up, by the same key.
     gated: BTreeMap<String, bool>,
     /// Tiles of products whose tile is not chosen yet, with the seconds of a dispatch alone, by [`product_name`].
     #[serde(default)]
@@ -49,9 +49,9 @@ struct TuningFile {
 /// The method of products in passes of some number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ProductMethod {
-    /// The arithmetic.
+    /// The arithmetic of the products.
     pub arithmetic: Arithmetic,
-    /// Whether matrix units compute the gated GELU after its products.
+    /// True if matrix units compute the gated GELU right after gate and up.
     pub gated: bool,
 }
 
@@ -65,7 +65,7 @@ impl Choices {
         Choices { file, known }
     }
 
-    /// Choices without a file.
+    /// Choices that are not stored in a file.
     pub fn unkept() -> Choices {
         Choices { file: None, known: TuningFile::default() }
     }
@@ -79,7 +79,7 @@ impl Choices {
         }
     }
 
-    /// The tile of a product.
+    /// The tile chosen for the product with this name.
     pub fn tile(&self, name: &str) -> Option<Tile> {
         self.known.tiles.get(name).copied()
     }
@@ -107,18 +107,18 @@ impl Choices {
         }
     }
 
-    /// Sets the tile of a product.
+    /// Stores the tile chosen for the product with this name.
     pub fn set_tile(&mut self, name: String, tile: Tile) {
         self.known.tried.remove(&name);
         self.known.tiles.insert(name, tile);
     }
 
-    /// Whether dispatches are relayed. `weights`: bytes of the model's weights.
+    /// Whether dispatches are relayed, for a model of `weights` bytes. `None`: not measured.
     pub fn relay(&self, weights: u64) -> Option<bool> {
         self.known.relay.get(&weights).copied()
     }
 
-    /// Sets whether dispatches are relayed.
+    /// Stores whether dispatches are relayed, for a model of `weights` bytes.
     pub fn set_relay(&mut self, weights: u64, relay: bool) {
         self.known.relay.insert(weights, relay);
     }
@@ -129,7 +129,7 @@ impl Choices {
         Some(ProductMethod { arithmetic: *self.known.arithmetic.get(&name)?, gated: *self.known.gated.get(&name)? })
     }
 
-    /// Sets the method of products.
+    /// Stores the method of products in passes of `rows` rows, for a model of `weights` bytes.
     pub fn set_way(&mut self, weights: u64, rows: usize, way: ProductMethod) {
         self.known.arithmetic.insert(rows_name(weights, rows), way.arithmetic);
         self.known.gated.insert(rows_name(weights, rows), way.gated);
@@ -140,17 +140,17 @@ impl Choices {
         self.known.attend.get(name).copied()
     }
 
-    /// Sets the method of attention.
+    /// Stores the method of attention for the passes with this name.
     pub fn set_attend(&mut self, name: String, way: AttendBy) {
         self.known.attend.insert(name, way);
     }
 
-    /// Seconds of a kind of pass.
+    /// The measured seconds of the kind of pass with this name.
     pub fn seconds(&self, name: &str) -> Option<f64> {
         self.known.seconds.get(name).copied().filter(|s| s.is_finite() && *s > 0.0)
     }
 
-    /// Sets a kind's seconds.
+    /// Stores the measured seconds of the kind of pass with this name.
     pub fn set_seconds(&mut self, name: String, seconds: f64) {
         self.known.seconds.insert(name, seconds);
     }

@@ -13,12 +13,12 @@ const REPETITIONS: usize = 7;
 /// Dispatches in one submit. With this many the cost of the submit itself is negligible.
 const DISPATCHES: usize = 256;
 
-/// Costs in seconds.
+/// The fixed costs of the device's work, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// A dispatch behind a barrier.
+    /// Seconds of an empty dispatch that waits for the one before it.
     pub dispatch: f64,
-    /// A dispatch beside others.
+    /// Seconds of an empty dispatch that waits for nothing.
     pub parallel_dispatch: f64,
     /// A nearly empty submit, and the wait for it.
     pub submit: f64,
@@ -63,7 +63,7 @@ pub fn measure<D: Driver>(driver: D, heap: usize) -> Result<Costs> {
     Ok(Costs { dispatch: per_dispatch(behind), parallel_dispatch: per_dispatch(beside), submit })
 }
 
-/// Upload rates in bytes per second.
+/// The rates of uploads to the device, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transfer {
     /// The host writes straight into device memory, with one thread. `None` if that is not mapped.

@@ -1,8 +1,8 @@
 //! Estimates the time of tuning a model on a device, without measurements.
 
 use super::agenda::Allowance;
+use super::bed::Testbed;
 use super::choices::Choices;
-use super::testbed::Testbed;
 use super::tuning::{Tuner, Tuning};
 use crate::lower::PassKind;
 use crate::lower::caps::Caps;
@@ -61,7 +61,7 @@ fn seconds(mut target: Target, choices: Choices, schedule: &Schedule, tries_rela
     tuner.expected_seconds(&target, &open)
 }
 
-/// A testbed without measurements.
+/// A testbed that measures nothing, for estimates alone.
 struct NoBed;
 
 impl Testbed for NoBed {

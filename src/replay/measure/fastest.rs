@@ -6,7 +6,7 @@ use crate::replay::device_queue::DeviceQueue;
 use crate::replay::driver::{Driver, Stamps};
 use std::time::{Duration, Instant};
 
-/// Fewest runs.
+/// The least number of runs.
 const REPETITIONS: usize = 5;
 /// A run is a gain if it takes less than this times the last gain.
 const GAIN: f64 = 0.99;
@@ -47,7 +47,7 @@ pub(super) struct Fastest {
 }
 
 impl Fastest {
-    /// Seconds of the fastest of several runs.
+    /// The seconds of the fastest run. `run` is repeated until it gets no faster.
     pub(super) fn of_runs(warm_up: Duration, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
         let start = Instant::now();
         let mut fastest = Fastest::new(warm_up);
@@ -62,7 +62,7 @@ impl Fastest {
         Fastest { warm_up, seconds: f64::INFINITY, runs: 0, gained: (f64::INFINITY, Duration::ZERO) }
     }
 
-    /// Adds a run that ended at `now`.
+    /// Adds a run of `seconds`, which ended at the time `now`.
     pub(super) fn add(&mut self, seconds: f64, now: Duration) {
         if seconds < GAIN * self.gained.0 {
             self.gained = (seconds, now);
@@ -71,7 +71,7 @@ impl Fastest {
         self.runs += 1;
     }
 
-    /// Whether there may be a faster run.
+    /// True if another run may still be faster.
     pub(super) fn goes_on(&self, now: Duration) -> bool {
         let rises = now < self.gained.1 + self.warm_up && now < self.warm_up * PATIENCE;
         self.runs < REPETITIONS || rises

@@ -1,6 +1,7 @@
 //! Measurements on the device: ceilings, costs, profiles, and the tuning of kernels.
 
 pub mod agenda;
+pub mod bed;
 pub mod ceiling;
 pub mod choices;
 pub mod costs;
@@ -13,6 +14,5 @@ mod modelled_tests;
 pub mod profile;
 #[cfg(feature = "npu")]
 pub mod steady;
-pub mod testbed;
 pub mod timing;
 pub mod tuning;

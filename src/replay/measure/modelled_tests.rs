@@ -6,9 +6,9 @@
 //! deterministic.
 
 use super::agenda::{Allowance, TileKey};
+use super::bed::{Testbed, depth};
 use super::choices::Choices;
 use super::estimate;
-use super::testbed::{Testbed, depth};
 use super::timing::fastest_of;
 use super::tuning::{Advance, Tuner, Tuning};
 use crate::lower::arithmetic::{Arithmetic, Operand};

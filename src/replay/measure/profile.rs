@@ -11,13 +11,13 @@ use crate::schedule::Segment;
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// The parts of an executor that a profile uses.
+/// The executor's queue, dispatches and counters, for timing its kernels.
 pub struct Profiler<'a, D: Driver> {
-    /// The queue.
+    /// The queue that the kernels run on.
     pub queue: &'a mut DeviceQueue<D>,
     /// The dispatches of the pass, segment by segment.
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
-    /// The executor's relay counters, if it relays.
+    /// The executor's relay counters; `None` if its dispatches are not relayed.
     pub relay: Option<Relay<'a, D>>,
     /// The longest time that one submit should keep the device busy.
     pub submit_budget: Duration,

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// A KV slot.
+/// A slot for one sequence, which keeps its keys and values after the sequence has ended.
 pub(super) struct KvSlot {
     /// The cached tokens. They stay when the slot becomes free, as a prefix for later sequences.
     pub(super) session: Session,
@@ -17,21 +17,21 @@ pub(super) struct KvSlot {
     pub(super) member: Option<Member>,
     /// The batch's count of ended sequences when the slot became free. Smaller is older.
     pub(super) ended: usize,
-    /// The number of sequences that have begun with its tokens.
+    /// The number of sequences that began with this slot's tokens.
     pub(super) uses: usize,
-    /// The owner of its tokens ([`super::Batch::join_of`]).
+    /// The owner of the tokens ([`super::Batch::join_of`]), which alone may reuse those that are not public.
     pub(super) owner: Option<u64>,
-    /// The number of its first tokens that are public.
+    /// The number of first tokens that sequences of any owner may reuse.
     pub(super) open: usize,
 }
 
-/// A running sequence.
+/// A sequence that runs in a slot.
 pub(super) struct Member {
     pub(super) chooser: Chooser,
-    /// Whether the guide was not ready when the pass was submitted. The next token can then be chosen from the logits
+    /// True if the guide was not ready when the pass was submitted. The next token can then be chosen from the logits
     /// only.
     pub(super) is_late: bool,
-    /// Whether the device could not choose the last token by itself, as a pass that ran ahead needed.
+    /// True if the device could not choose the last token by itself, as a pass that ran ahead needed.
     pub(super) is_undecided: bool,
     pub(super) stops: Vec<u32>,
     pub(super) limit: usize,
@@ -44,24 +44,24 @@ pub(super) struct Member {
     pub(super) joined: Instant,
 }
 
-/// The result of a head row.
+/// The result of a head row: a token, the end of the reply, or an error.
 pub(super) enum Chosen {
-    /// The reply goes on with this token.
+    /// The reply continues with this token.
     Token(u32),
-    /// The reply ends.
+    /// The reply ends for this reason.
     End(Finish),
     /// No token: logits were not finite, or the device failed.
     Failure(Box<Error>),
 }
 
 impl KvSlot {
-    /// A free slot.
+    /// A free slot, with `session` as its cache.
     pub(super) fn new(session: Session) -> KvSlot {
         KvSlot { session, member: None, ended: 0, uses: 0, owner: None, open: usize::MAX }
     }
 
-    /// Whether the slot's sequence decodes, by one row at a time. After giving back its pages a sequence has more rows
-    /// to run.
+    /// True if the slot's sequence decodes, one row at a time. After giving back its pages a sequence has more rows to
+    /// run.
     pub(super) fn decodes(&self) -> bool {
         self.member.as_ref().is_some_and(|m| m.decoding.is_some()) && self.session.pending() == 1
     }
@@ -107,18 +107,19 @@ impl Member {
         self.so_far.tokens.reserve(self.limit.min(1 << 20));
     }
 
-    /// Whether every choice is the argmax.
+    /// True if each choice is the token with the largest logit.
     #[inline(always)]
     pub(super) fn is_greedy(&self) -> bool {
         matches!(self.chooser, Chooser::Greedy)
     }
 
-    /// Whether a guide restricts the tokens: computing its set may take long.
+    /// True if a guide restricts the tokens. The set of allowed tokens may take long to compute.
     pub(super) fn is_guided(&self) -> bool {
         matches!(self.chooser, Chooser::Guide(_))
     }
 
-    /// Whether the next token can be chosen. Waits for the guide for up to `patience`, and subtracts the time from it.
+    /// True if the next token can be chosen. Waits for the guide for `patience` at most, and subtracts the time from
+    /// it.
     #[inline(always)]
     pub(super) fn is_ready(&mut self, patience: &mut Duration) -> bool {
         self.is_greedy() || self.chooser.is_ready(Duration::ZERO) || self.becomes_ready(patience)
@@ -132,19 +133,19 @@ impl Member {
         is_ready
     }
 
-    /// Whether the device can choose the next token itself, and another one is wanted after it.
+    /// True if the device can choose this sequence's next token itself, and the limit allows another one after it.
     #[inline(always)]
     pub(super) fn may_run_ahead(&self) -> bool {
         self.chooser.takes_likeliest() && self.wants_two() && !self.is_undecided
     }
 
-    /// As [`Member::may_run_ahead`], with the argmax over all tokens.
+    /// True if each choice is the token with the largest of all logits, and the limit allows another one after it.
     #[inline(always)]
     pub(super) fn may_run_ahead_greedily(&self) -> bool {
         self.is_greedy() && self.wants_two()
     }
 
-    /// Whether the limit leaves room for two more tokens.
+    /// True if the limit allows two more tokens.
     #[inline(always)]
     fn wants_two(&self) -> bool {
         self.so_far.tokens.len() + 1 < self.limit

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 /// A sequence that has left its slot and can continue in any other.
 pub struct ParkedSequence {
     member: Member,
-    /// The prompt and the reply so far.
+    /// The tokens of the prompt and of the reply so far.
     tokens: Vec<u32>,
     owner: Option<u64>,
 }
@@ -26,7 +26,7 @@ impl KvSlot {
         &tokens[..tokens.len().min(most.saturating_add(1))]
     }
 
-    /// The number of `tokens` that a sequence of `owner` keeps when it takes over this slot.
+    /// The number of first `tokens` that a sequence of `owner` would find in this slot's cache.
     fn shared(&self, executor: &dyn Executor, tokens: &[u32], owner: Option<u64>) -> usize {
         self.session.shared(executor, self.visible(tokens, owner))
     }
@@ -38,7 +38,7 @@ impl KvSlot {
 }
 
 impl Batch {
-    /// The number of a prompt's tokens in the best free slot, counting public tokens only.
+    /// The most first tokens of a prompt that a free slot has in its cache, counting only public ones.
     pub fn shared(&self, executor: &dyn Executor, prompt: &[u32]) -> usize {
         let free = self.slots.iter().filter(|slot| slot.member.is_none());
         free.map(|slot| slot.shared(executor, prompt, None)).max().unwrap_or(0)

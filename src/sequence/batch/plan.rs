@@ -11,15 +11,15 @@ pub(super) struct PassPlan {
     /// `chunk` prompt rows, then one row for each decoding sequence. If several prompts run in the chunk, all are
     /// complete with this pass, and their last rows come after the other prompt rows.
     pub(super) rows: Vec<Row>,
-    /// The number of prompt rows.
+    /// The number of rows that are prompt tokens.
     pub(super) chunk: usize,
     /// The prompts of the chunk: slot and number of rows.
     pub(super) prompts: Vec<(usize, usize)>,
     /// The slots of the last rows, which have logits; [`STALE`] if a result is not used.
     pub(super) heads: Vec<usize>,
-    /// The number of stale head rows.
+    /// The number of head rows whose results are not used.
     pub(super) stale: usize,
-    /// Whether the rows are those of the next pass: one row of every running sequence, all of which decode.
+    /// True if the rows are those of the next pass: one row of every running sequence, all of which decode.
     pub(super) is_next: bool,
     /// Whether besides each of these sequences is greedy and wants two more tokens, and nothing is drafted: then the
     /// pass needs no sample request, and the pass after it can be submitted with it.
@@ -40,7 +40,7 @@ impl PassPlan {
         }
     }
 
-    /// Empties the plan.
+    /// Removes all rows from the plan.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.prompts.clear();
@@ -60,7 +60,7 @@ impl PassPlan {
         self.heads.iter_mut().filter(|head| **head == slot).for_each(|head| *head = STALE);
     }
 
-    /// The head rows; `None` if only a part of a prompt runs.
+    /// The rows that have logits, which are the last ones. `None` if the pass only runs a chunk of a prompt.
     pub(super) fn head_rows(&self) -> Option<HeadRows> {
         let count = self.heads.len();
         (count > 0).then(|| HeadRows { first: self.rows.len() - count, count })

@@ -7,11 +7,11 @@ use crate::executor::{Executor, ExecutorExt, PageId};
 use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::prompt::SequenceLimits;
 
-/// A prefix in a slot's cache.
+/// Tokens whose keys and values are in a slot's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix<'a> {
     slot: usize,
-    /// The tokens.
+    /// The tokens of the prefix.
     pub tokens: &'a [u32],
 }
 
@@ -149,7 +149,7 @@ impl Batch {
         Ok(true)
     }
 
-    /// Drops the prefixes in all free slots.
+    /// Drops the cached tokens of all free slots.
     pub fn forget(&mut self, executor: &mut dyn Executor) {
         self.slots.iter_mut().filter(|slot| slot.member.is_none()).for_each(|slot| slot.empty(executor));
     }
@@ -175,7 +175,7 @@ fn fill<E: From<Error>>(
 }
 
 impl KvSlot {
-    /// Whether the slot is free and holds a prefix.
+    /// True if no sequence runs in the slot, and its cache has tokens.
     pub(super) fn keeps(&self) -> bool {
         self.member.is_none() && !self.session.tokens().is_empty()
     }

@@ -167,7 +167,7 @@ impl Batch {
         self.slots_from(self.prompt_turn).filter(move |&slot| is_prompt(&self.slots[slot]))
     }
 
-    /// All slots, starting from `first`.
+    /// The indices of all slots in turn, beginning with `first`.
     fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         let count = self.slots.len();
         (0..count).map(move |i| (first + i) % count)

@@ -19,16 +19,16 @@ use crate::sequence::draft::{DraftRequest, GRADES, MOST_DRAFTED, Proposer};
 use crate::sequence::generate::Finish;
 use std::time::Instant;
 
-/// The state of drafting in a batch.
+/// The drafts of a batch's sequences, with what decides their lengths.
 pub(super) struct Speculating {
     /// The most tokens of a draft.
     most: usize,
-    /// Whether the number of drafted tokens is limited to those that pay.
+    /// True if drafts are limited to the number of tokens that is measured to pay.
     weighs: bool,
     proposer: Box<dyn Proposer>,
-    /// Whether the next pass should have drafts. It has none if it is in flight already.
+    /// True if the next pass is to verify drafts. It cannot if the device already runs it.
     pub(super) is_wanted: bool,
-    /// One for each KV slot.
+    /// The state of drafting for each KV slot.
     pub(super) slots: Vec<Drafting>,
     gain: PassTimes,
     /// The drafts considered for the next pass, one for each of its sequences.
@@ -43,7 +43,7 @@ pub(super) struct Speculating {
 
 /// The draft of a slot's sequence, and the acceptance of its drafts by grade.
 pub(super) struct Drafting {
-    /// The draft for the next pass.
+    /// The drafted tokens that the next pass verifies.
     draft: Vec<u32>,
     /// The head row of the last pass that chose the sequence's last token.
     pub(super) head: Option<usize>,
@@ -52,7 +52,7 @@ pub(super) struct Drafting {
 }
 
 impl Speculating {
-    /// Resets a slot for a new sequence.
+    /// Resets the drafting of a slot for a new sequence.
     pub(super) fn begin(&mut self, slot: usize) {
         self.proposer.begin(slot);
         self.slots[slot].acceptance = Default::default();

@@ -14,7 +14,7 @@ pub struct AttachedDrafter {
     /// The next draft's rows, each with its slot and the number of tokens to draft.
     rows: Vec<DraftRow>,
     asked: Vec<(usize, usize)>,
-    /// By slot, the last draft.
+    /// The last draft of each slot.
     drafts: Vec<Vec<u32>>,
     most_sequences: usize,
     effort: Effort,
@@ -83,7 +83,7 @@ impl Proposer for AttachedDrafter {
         0
     }
 
-    /// All drafts have the same grade.
+    /// Always grade 0, because the drafter's drafts are not told apart by their quality.
     fn grade(&self) -> Option<usize> {
         Some(0)
     }

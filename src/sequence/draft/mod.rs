@@ -38,7 +38,7 @@ pub trait Proposer {
     /// Forgets a slot's sequence, because a new one begins.
     fn begin(&mut self, slot: usize);
 
-    /// Requests a draft.
+    /// Requests a draft, which the next call of [`Proposer::make`] makes.
     ///
     /// # Errors
     /// As [`Proposer::make`].
@@ -84,29 +84,29 @@ pub trait Proposer {
     }
 }
 
-/// A request for a draft.
+/// A request for a draft of one sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct DraftRequest<'a> {
-    /// The sequence's slot.
+    /// The sequence's slot in the batch.
     pub slot: usize,
     /// The whole sequence. Between two requests for the same sequence it only grows.
     pub tokens: &'a [u32],
-    /// The most tokens to draft.
+    /// The most tokens that the draft may have.
     pub most: usize,
     /// The head row of the last pass that chose the sequence's last token; `None` if that pass did not.
     pub head: Option<usize>,
 }
 
-/// The cost of drafting.
+/// The work that drafting took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
-    /// Bytes read from the device's memory.
+    /// Bytes that drafting read from the device's memory.
     pub bytes: u64,
-    /// Whether unusual work was included, such as a prompt's tokens, so that the time is not representative.
+    /// True if the time includes unusual work, such as that of a prompt's tokens, and is not representative.
     pub caught_up: bool,
 }
 
-/// The sources of a batch's drafts.
+/// The sources from which a batch's drafts come.
 #[derive(Debug, Clone, Default)]
 pub struct Drafts {
     /// The longest draft; 0 for no drafts.

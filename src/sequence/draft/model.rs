@@ -22,25 +22,25 @@ pub const GROWN: usize = 2;
 /// A draft model, which drafts for the sequences of a batch.
 pub struct DraftModel {
     executor: Box<dyn Measure>,
-    /// One for each of the executor's sequences.
+    /// The state of each of the draft model's sequences.
     places: Vec<DraftSlot>,
-    /// The number of requests so far.
+    /// The number of requests so far, by which the oldest one is found.
     asked: u64,
-    /// Rows of the next pass.
+    /// The rows of the draft model's next pass.
     rows: Vec<Row>,
     effort: Effort,
 }
 
-/// A cached sequence with its draft.
+/// A sequence in the draft model's cache, with its draft.
 struct DraftSlot {
-    /// The batch's slot with this sequence.
+    /// The slot in the batch that has the same sequence.
     slot: Option<usize>,
     session: Session,
-    /// The number of first tokens that are known to be in the vocabulary.
+    /// The number of first tokens that were checked to be in the draft model's vocabulary.
     sound: usize,
-    /// The number of the last request for this slot's draft.
+    /// The number of the latest request for this sequence; a smaller one is older.
     asked: u64,
-    /// The number of tokens to draft; 0 if no draft is requested.
+    /// The number of tokens to draft; 0 if no draft is requested for this sequence.
     most: usize,
     draft: Vec<u32>,
     /// The sequence's head row in the last pass.
@@ -75,7 +75,7 @@ impl Proposer for DraftModel {
         }
     }
 
-    /// Handles the request in the slot's own place, or in the one with the oldest request.
+    /// Handles the request in the draft sequence of the slot, or in the one that was requested least recently.
     fn ask(&mut self, request: DraftRequest<'_>) -> Result<()> {
         let DraftRequest { slot, tokens, most, .. } = request;
         let DraftModel { executor, places, asked, effort, .. } = self;
@@ -121,7 +121,7 @@ impl Proposer for DraftModel {
         0
     }
 
-    /// All drafts have the same grade.
+    /// Always the same grade, because the drafts are not told apart by their quality.
     fn grade(&self) -> Option<usize> {
         Some(0)
     }

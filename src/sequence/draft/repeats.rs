@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 /// The shortest run that a draft may continue.
 pub const SHORTEST: usize = 2;
-/// The longest run that is searched for.
+/// The most tokens of a repeated run that is searched for.
 pub const LONGEST: usize = 8;
-/// The number of lengths.
+/// The number of lengths of runs that are indexed.
 const LENGTHS: usize = LONGEST - SHORTEST + 1;
 const _: () = assert!(LENGTHS <= GRADES);
 
-/// The number of table entries that a run may be stored in.
+/// The number of table entries that are tried for a run.
 const PROBES: usize = 8;
 /// The most tokens of a sequence, and of a text, for which the index is sized.
 const MOST_OWN: usize = 1 << 15;
@@ -116,7 +116,7 @@ impl DraftText {
 /// itself is preferred to the text.
 #[derive(Debug)]
 pub struct Repeats {
-    /// One for each slot.
+    /// The index of each slot's own tokens.
     slots: Vec<Own>,
     text: Option<Arc<DraftText>>,
 }

@@ -8,15 +8,15 @@ use std::borrow::Cow;
 
 /// An answer that is no error.
 pub(super) enum ApiAnswer {
-    /// An answer that is known.
+    /// An answer that is complete before it is sent.
     Whole {
-        /// The HTTP status.
+        /// The HTTP status of the answer.
         status: u16,
-        /// The body's content type.
+        /// The content type of the body.
         content_type: &'static str,
-        /// Further headers.
+        /// Headers of the answer beyond the usual ones.
         headers: &'static [(&'static str, &'static str)],
-        /// The body.
+        /// The body of the answer.
         body: Cow<'static, [u8]>,
     },
     /// Replies to be made, and the format of their answer.
@@ -24,12 +24,12 @@ pub(super) enum ApiAnswer {
 }
 
 impl ApiAnswer {
-    /// Replies to be made.
+    /// An answer that the model's replies to `asked` make up, formatted by `wording`.
     pub fn replies(asked: ParsedRequest, wording: impl Wording + 'static) -> ApiAnswer {
         ApiAnswer::Replies(asked, Box::new(wording))
     }
 
-    /// A body with status 200.
+    /// An answer with status 200 and this body.
     pub fn of(
         content_type: &'static str,
         headers: &'static [(&'static str, &'static str)],

@@ -52,7 +52,7 @@ pub(super) fn count(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) -> R
     Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.tokens.len()}).into())
 }
 
-/// An error in Anthropic's format.
+/// The body of an error in the format of Anthropic's API.
 pub(super) fn error(e: &ApiError) -> Value {
     let kind = match e.status {
         401 => "authentication_error",
@@ -123,7 +123,7 @@ fn is_a_services(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use") || kind.ends_with("_tool_result")
 }
 
-/// Reads a message's blocks. Consecutive parts are joined to one content.
+/// Adds a message's content blocks to the dialogue. Consecutive text blocks are joined.
 fn read_blocks(blocks: &[Fields<'_>], role: &str, dialogue: &mut Dialogue) -> Result<(), ApiError> {
     if blocks.iter().all(|block| block.text("type").is_ok_and(|kind| kind.is_some_and(is_a_services))) && role == "user"
     {
@@ -159,12 +159,12 @@ fn read_blocks(blocks: &[Fields<'_>], role: &str, dialogue: &mut Dialogue) -> Re
     Ok(())
 }
 
-/// Formats an answer.
+/// Formats replies as messages of Anthropic's API.
 struct MessageWording {
     id: String,
     model: String,
     listener: CallDetector,
-    /// Complete blocks.
+    /// The content blocks of the answer that are complete.
     content: Vec<Value>,
     /// The block in progress: its type, `text` or `thinking`, and its text.
     open: Option<(&'static str, String)>,
@@ -189,7 +189,7 @@ impl MessageWording {
         })
     }
 
-    /// The event that begins a block.
+    /// The event that begins a content block in a streamed answer.
     fn start(&self, block: &Value) -> String {
         event("content_block_start", json!({"index": self.content.len(), "content_block": block}))
     }
@@ -214,7 +214,7 @@ impl MessageWording {
         closed + &start + &self.delta(&json!({"type": format!("{kind}_delta"), kind: text}))
     }
 
-    /// Ends the block in progress.
+    /// Ends the content block in progress, if there is one, and returns its events.
     fn close(&mut self) -> String {
         let Some((kind, text)) = self.open.take() else { return String::new() };
         self.stop(block(kind, &text))

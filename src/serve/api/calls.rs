@@ -7,7 +7,7 @@ use crate::text::calls::CallMarks;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-/// A function call.
+/// A function call in a reply: the function, and the arguments that the model wrote.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolCall {
     pub id: String,
@@ -28,30 +28,30 @@ impl ToolCall {
         }
     }
 
-    /// The arguments as an object.
+    /// The arguments of the call as a JSON object.
     pub fn input(&self) -> Value {
         serde_json::from_str(&self.arguments).unwrap_or_default()
     }
 
-    /// The text argument of a custom tool.
+    /// The field `input` of the arguments: the text for a custom tool. Empty if it is missing.
     pub fn custom_input(&self) -> String {
         self.input().get("input").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
 
-/// A part of a reply: text or a call.
+/// A piece of a reply: text, or a function call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Said {
     Text(String),
     Call(ToolCall),
 }
 
-/// Adds text unless it is empty.
+/// Appends a piece of text to `said`, unless it is empty.
 fn add_text(said: &mut Vec<Said>, text: impl Into<String>) {
     said.extend(Some(text.into()).filter(|text| !text.is_empty()).map(Said::Text));
 }
 
-/// Splits parts into the joined text and the calls.
+/// Separates the pieces of a reply into the joined text and the calls.
 pub(super) fn split(said: Vec<Said>) -> (String, Vec<ToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     for part in said {
@@ -72,9 +72,9 @@ pub(super) struct CallDetector {
     callable: Vec<Callable>,
     /// The text of an incomplete call, or a beginning that may still become one.
     held: String,
-    /// Bytes at the beginning of `held` that came with the request.
+    /// The number of bytes at the start of `held` that the request supplied, and the model has not written.
     begun: usize,
-    /// The number of calls so far.
+    /// The number of calls found in the reply so far.
     pub calls: usize,
 }
 
@@ -86,14 +86,14 @@ enum DetectorState {
 }
 
 impl Default for CallDetector {
-    /// A detector without functions.
+    /// A detector without functions: all of the reply is text.
     fn default() -> CallDetector {
         CallDetector::new(Vec::new(), CallSyntax::Json)
     }
 }
 
 impl CallDetector {
-    /// A detector of calls of these functions.
+    /// A detector of calls of the functions `callable`, written in `syntax`.
     pub fn new(callable: Vec<Callable>, syntax: CallSyntax) -> CallDetector {
         let state = if callable.is_empty() { DetectorState::Text } else { DetectorState::Undecided };
         CallDetector { state, syntax, callable, held: String::new(), begun: 0, calls: 0 }
@@ -114,7 +114,7 @@ impl CallDetector {
         self
     }
 
-    /// Adds a piece of the reply.
+    /// Adds a piece of the reply, and returns the text and the calls that are now certain.
     pub fn push(&mut self, piece: &str) -> Vec<Said> {
         let mut said = Vec::new();
         if self.state == DetectorState::Text {
@@ -145,7 +145,7 @@ impl CallDetector {
         }
     }
 
-    /// Takes the held text, without the part from the request.
+    /// Takes the text of `held` that the model wrote, without the bytes that the request supplied.
     fn take_held(&mut self) -> String {
         let begun = std::mem::take(&mut self.begun);
         std::mem::take(&mut self.held).split_off(begun)
@@ -179,7 +179,7 @@ impl CallDetector {
         Some(Said::Call(ToolCall { id: unique("call_"), called, arguments: arguments.to_owned() }))
     }
 
-    /// Takes complete calls from the held text. From the first other value on everything is text.
+    /// Takes complete calls from the text in `held`. Anything else, and all that follows it, is text.
     fn take_calls(&mut self, said: &mut Vec<Said>) {
         let mut written = serde_json::Deserializer::from_str(&self.held).into_iter::<IgnoredAny>();
         let mut done = 0;
@@ -200,7 +200,7 @@ impl CallDetector {
         }
     }
 
-    /// Takes text and complete calls from the held text. Text that may begin a call stays.
+    /// Takes text and complete calls from `held`. Text that may be the start of a call remains there.
     fn push_marked(&mut self, marks: &CallMarks, said: &mut Vec<Said>) {
         let [open, close] = marks.call;
         loop {
@@ -224,7 +224,7 @@ impl CallDetector {
         }
     }
 
-    /// Adds the last piece. Held text that has not become a call is text.
+    /// Adds the reply's last piece. Text in `held` that has not become a call is returned as text.
     pub fn push_last(&mut self, piece: &str) -> Vec<Said> {
         let mut said = self.push(piece);
         let held = self.take_held();

@@ -71,17 +71,17 @@ fn check_continuation(fields: &Fields<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Formats a chat completion.
+/// Formats replies as a chat completion of OpenAI's API.
 pub(super) struct ChatWording {
     answer: Completion,
     model: Arc<Model>,
-    /// One for each choice.
+    /// A detector of calls for each choice.
     listeners: Vec<CallDetector>,
     with_logprobs: bool,
 }
 
 impl ChatWording {
-    /// The tokens' likelihoods, if requested.
+    /// The likelihoods of the tokens; null if the request does not ask for them.
     fn logprobs<'t>(&self, tokens: impl IntoIterator<Item = &'t ReplyToken>) -> Value {
         if !self.with_logprobs {
             return Value::Null;
@@ -92,7 +92,7 @@ impl ChatWording {
         json!({"content": content, "refusal": null})
     }
 
-    /// The finish reason of a choice.
+    /// The `finish_reason` of a choice: `tool_calls` if its reply ended after a call.
     fn reason(&self, choice: usize, finish: Finish) -> &'static str {
         match finish {
             Finish::Stop if self.listeners[choice].calls > 0 => "tool_calls",

@@ -12,7 +12,7 @@ use crate::serve::model::Model;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The most alternatives that a completion lists.
+/// The most alternatives that a completion may list for each token.
 const MOST_TOP: i64 = 5;
 
 /// Answers a request.
@@ -138,7 +138,7 @@ fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<CompletionProm
     }
 }
 
-/// Formats a completion.
+/// Formats replies as a completion of OpenAI's API.
 struct CompletionWording {
     answer: Completion,
     model: Arc<Model>,
@@ -147,16 +147,16 @@ struct CompletionWording {
     /// The first token of each scored prompt, which has no likelihood because no token precedes it, and whether it
     /// belongs to the prompt's text.
     first: Vec<(u32, bool)>,
-    /// The number of tokens of each reply that belong to its prompt.
+    /// For each reply, the number of its tokens that are repeated from the prompt.
     given: Vec<usize>,
     /// A table for each choice, if likelihoods are requested.
     tables: Option<Vec<LogprobTable>>,
-    /// The number of choices per prompt.
+    /// The number of choices for each prompt.
     each: usize,
 }
 
 impl CompletionWording {
-    /// Records a token's likelihood.
+    /// Adds a token's likelihood to the choice's table, if the request asks for likelihoods.
     fn note(&mut self, choice: usize, token: &ReplyToken, is_prompt: bool) {
         if let (Some(tables), Some(likelihood)) = (&mut self.tables, &token.likelihood) {
             tables[choice].add(&self.model.tokenizer, token, likelihood, is_prompt);

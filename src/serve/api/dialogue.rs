@@ -16,10 +16,10 @@ use crate::text::{CallSyntax, ChatInput, Message};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// The separator of messages that are joined.
+/// The separator between messages that are joined into one.
 const JOINT: &str = "\n\n";
 
-/// The speaker of a turn.
+/// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     User,
@@ -30,7 +30,7 @@ pub(super) enum Speaker {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Content {
     pub text: String,
-    /// The error for the first part that the model cannot read.
+    /// The error for the first content that the model cannot read, such as an image.
     pub unread: Option<ApiError>,
 }
 
@@ -40,7 +40,7 @@ impl From<&str> for Content {
     }
 }
 
-/// A part of a turn.
+/// A text, a call or a result within a turn.
 #[derive(Debug, Clone, PartialEq)]
 enum Saying {
     Text(Speaker, String),
@@ -60,7 +60,7 @@ impl Saying {
     }
 }
 
-/// A conversation being read.
+/// A conversation that is read from a request, message by message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Dialogue {
     system: Vec<String>,
@@ -70,24 +70,24 @@ pub(super) struct Dialogue {
     /// The last turn with an unreadable part, by its number among all turns, with the error for the first such part.
     /// `None` also if the user's text follows that part.
     unread: Option<(usize, ApiError)>,
-    /// The number of turns so far.
+    /// The number of turns read so far.
     turns: usize,
     /// The functions, for a template that takes them.
     tools: Vec<Value>,
-    /// Whether the model is to think first, as in [`ChatInput`].
+    /// Whether the model thinks before it answers, as in [`ChatInput::thinking`].
     thinking: Option<bool>,
 }
 
-/// A prompt.
+/// A conversation as tokens, ready to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
     /// The tokens up to the beginning of the reply.
     pub tokens: Vec<u32>,
     /// The assistant's last message, which the reply continues.
     pub begun: String,
-    /// Whether a thought may come before a reply of a requested form.
+    /// True if the reply may have a thought before its text of the requested form.
     pub thinks: bool,
-    /// The number of oldest exchanges that were dropped to fit the context.
+    /// The number of oldest exchanges left out, so that the prompt fits into the context.
     pub forgotten: usize,
 }
 
@@ -104,7 +104,7 @@ impl Dialogue {
         }
     }
 
-    /// Adds the server's parts ([`super::Call::complete`]).
+    /// Adds the server's system message `own` if the request has none, its tools, and whether to think.
     pub fn complete(&mut self, own: Option<String>, tools: Option<&Tools>, syntax: CallSyntax, thinking: Option<bool>) {
         self.thinking = thinking;
         if self.system.is_empty() {

@@ -14,7 +14,7 @@ const QUOTED: usize = 60;
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// The object's path, empty for the body.
+    /// The path of this object in the request's body, such as `messages[0]`; empty for the body.
     at: String,
 }
 
@@ -43,12 +43,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The path of a field.
+    /// The path of this object's field `name` in the request's body, for error messages.
     pub fn path(&self, name: &str) -> String {
         if self.at.is_empty() { name.to_owned() } else { format!("{}.{name}", self.at) }
     }
 
-    /// The object's path.
+    /// The path of this object in the request's body; empty for the body.
     pub fn at(&self) -> &str {
         &self.at
     }
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
         ApiError::bad(format!("{path} {what}")).param(path).code("invalid_value")
     }
 
-    /// The error for a missing required field.
+    /// The error for a request without the required field `name`.
     pub fn missing(&self, name: &str) -> ApiError {
         let path = self.path(name);
         ApiError::bad(format!("{path} is missing")).param(path).code("missing_required_parameter")
@@ -208,7 +208,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Names and values in order.
+    /// The names and values of the object's fields, in order.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.map.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -230,7 +230,7 @@ pub(super) fn wrong_kind(path: &str, value: &Value, wanted: &str) -> ApiError {
     ApiError::bad(format!("{path} is {}, and has to be {wanted}", kind(value))).param(path).code("invalid_type")
 }
 
-/// Whether a value equals the one written in `text`, as JSON or as plain text. Numbers are compared as numbers.
+/// True if a value equals the one written in `text`, as JSON or as plain text. Numbers are compared as numbers.
 pub(super) fn is_same(value: &Value, text: &str) -> bool {
     let Ok(other) = serde_json::from_str::<Value>(text) else { return value.as_str() == Some(text) };
     match (value.as_f64(), other.as_f64()) {
@@ -239,7 +239,7 @@ pub(super) fn is_same(value: &Value, text: &str) -> bool {
     }
 }
 
-/// The kind of a value, for errors.
+/// The name of a value's JSON type in error messages.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

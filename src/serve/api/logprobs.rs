@@ -8,7 +8,7 @@ use crate::serve::http::ApiError;
 use crate::text::Tokenizer;
 use serde_json::{Map, Value, json};
 
-/// OpenAI's number in place of minus infinity, which JSON cannot express.
+/// The likelihood that stands for minus infinity, which JSON cannot express. OpenAI uses the same number.
 const LEAST: f32 = -9999.0;
 
 /// Reads a chat completion's `logprobs` and `top_logprobs`: the number of alternatives, or `None` without likelihoods.
@@ -105,7 +105,7 @@ impl LogprobTable {
         self.top.push(Value::Null);
     }
 
-    /// Adds a token whose bytes in the text are `said`.
+    /// Adds a token to the table. `said`: the token's bytes in the reply's text.
     fn add_token(&mut self, tokenizer: &Tokenizer, id: u32, said: &[u8]) {
         self.offsets.push(self.place.offset());
         self.place.push(tokenizer, id, said);
@@ -125,7 +125,7 @@ impl LogprobTable {
         self.top.push(Value::Object(top));
     }
 
-    /// Takes the entries since the last call.
+    /// Takes the entries that were added since the last call.
     pub fn take(&mut self) -> Value {
         let place = self.place.clone();
         let LogprobTable { tokens, logprobs, top, offsets, .. } =

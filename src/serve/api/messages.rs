@@ -25,7 +25,7 @@ const UNREAD: [(&str, &str); 16] = [
     ("video_url", "a video"),
 ];
 
-/// Types of parts that are dropped: the thoughts of other models.
+/// The types of content that are dropped from messages: thoughts of other models.
 const SILENT: [&str; 5] = ["thinking", "redacted_thinking", "reasoning", "reasoning_text", "encrypted_content"];
 
 /// Reads the messages of a chat completion in OpenAI's or Ollama's format.
@@ -136,13 +136,13 @@ pub(super) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String, ApiEr
     }
 }
 
-/// Whether a JSON text may have a number that does not fit 64 bits, which parsing would round.
+/// True if a JSON text may have a number that does not fit 64 bits, which parsing would round.
 fn has_long_number(json: &str) -> bool {
     const DIGITS: usize = 18;
     json.as_bytes().chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| run.len() > DIGITS)
 }
 
-/// Removes blanks between the parts of a JSON text, as the model writes it.
+/// Removes blanks between the tokens of a JSON text, because the model writes calls without them.
 fn without_blanks(json: &str) -> String {
     let (mut in_text, mut is_escaped) = (false, false);
     let is_part = |c: &char| {
@@ -200,10 +200,10 @@ pub(super) fn parts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Part>>
     }
 }
 
-/// A part of content.
+/// A part of a message's content: text, or a kind that the model cannot read.
 pub(super) enum Part {
     Text(String),
-    /// A part that the model cannot read: its name and its path in the request.
+    /// Content that the model cannot read: the name of its kind, and its path in the request.
     Unread(&'static str, String),
 }
 
@@ -251,7 +251,7 @@ fn readable(part: &Fields<'_>) -> Result<Option<String>, ApiError> {
     Ok(text.filter(|text| text.unread.is_none()).map(|text| title + &text.text))
 }
 
-/// Joins parts to content.
+/// Joins the parts of a message's content.
 pub(super) fn join(parts: impl IntoIterator<Item = Part>, mut unread: Option<ApiError>) -> Content {
     let mut text = String::new();
     let mut was_note = false;

@@ -55,7 +55,7 @@ impl Api {
         ["/livez", "/readyz", "/health"].into_iter().map(str::to_owned).chain(page::paths()).collect()
     }
 
-    /// The paths of a service.
+    /// An API that answers requests on all of its paths with `service`.
     pub fn new(service: Arc<Service>) -> Api {
         Api { service }
     }
@@ -160,13 +160,13 @@ fn rest<'p>(route: &str, path: &'p str) -> Option<&'p str> {
     }
 }
 
-/// A request being answered.
+/// A request that is being answered.
 struct Call<'a> {
     service: &'a Service,
     request: &'a HttpRequest,
-    /// The body, until it is read.
+    /// The request's body, until it is read.
     body: &'a Cell<Body>,
-    /// The part of the path that matches the route's `{}`.
+    /// The text in the request's path at the route's `{}`.
     rest: &'a str,
 }
 

@@ -24,7 +24,7 @@ const LINES: &str = "application/x-ndjson";
 /// `/props`.
 const API_LEVEL: &str = "0.6.4";
 
-/// An error in Ollama's format.
+/// The body of an error in the format of Ollama's API.
 pub(super) fn error(e: &ApiError) -> Value {
     json!({"error": e.message})
 }
@@ -123,7 +123,7 @@ fn written(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
 
-/// The two paths for replies.
+/// Ollama's two paths that generate a reply: `/api/chat` and `/api/generate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
     Chat,
@@ -185,7 +185,7 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
     call.complete(dialogue, fields, None, model).encode(model, "prompt").map(Some)
 }
 
-/// Reads `options`.
+/// Reads the object `options` of a request: sampler settings and limits.
 fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Result<Request, ApiError> {
     let none = Value::Object(Map::new());
     let given = match fields.object("options")? {
@@ -198,7 +198,7 @@ fn read_options(fields: &Fields<'_>, model: &Model, defaults: &Defaults) -> Resu
     Ok(ask)
 }
 
-/// Formats an answer in Ollama's API.
+/// Formats replies in the format of Ollama's API.
 struct OllamaWording {
     kind: Endpoint,
     /// The model's name in the answer.
@@ -210,7 +210,7 @@ struct OllamaWording {
 }
 
 impl OllamaWording {
-    /// An answer with `text`, or a line of a stream.
+    /// A line of a streamed answer, or a whole answer, with `text` and the fields of `more`.
     fn object(&self, text: &str, more: &Value) -> Value {
         let mut object = json!({"model": self.model, "created_at": written(SystemTime::now())});
         match self.kind {
@@ -244,7 +244,7 @@ impl OllamaWording {
         object["logprobs"] = tokens.iter().filter_map(entry).collect();
     }
 
-    /// The additional fields of the last line.
+    /// The fields that only the last line of a streamed answer has: counts and durations.
     fn ending(&self, end: &ReplyEnd) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         json!({

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 /// The most distinct lines that are remembered. Further ones are dropped, since their text comes from peers.
 const MOST: usize = 256;
 
-/// The lines logged so far.
+/// The distinct lines that were logged so far, at most [`MOST`].
 struct Once(Mutex<BTreeSet<String>>);
 
 impl Once {
-    /// Whether a line has not been logged yet.
+    /// True at the first call with this line, while fewer than [`MOST`] lines were logged.
     fn is_new(&self, line: &str) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < MOST && said.insert(line.to_owned())

@@ -16,7 +16,7 @@ const LONGEST_STOP: usize = 1024;
 const MOST_BIASES: usize = 1024;
 /// The range of repetition penalties.
 const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
-/// The bias that forbids a token.
+/// The value of `logit_bias` that forbids a token.
 const FORBIDS: f32 = -100.0;
 
 /// Options of Ollama and llama.cpp for the scope of penalties, with the only supported value.

@@ -64,13 +64,13 @@ const SETTINGS: &str = "/page.json";
 const LOGO: &str = "/logo";
 const DARK_LOGO: &str = "/logo-dark";
 
-/// The paths of the files.
+/// The paths of all files of the chat page, with its settings, logos and languages.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     let languages = language::FILES.iter().map(|(tag, _)| format!("{LANGUAGES}{tag}.toml"));
     FILES.iter().map(|(path, ..)| *path).chain([SETTINGS, LOGO, DARK_LOGO]).map(str::to_owned).chain(languages)
 }
 
-/// Whether the page has a file at `path`, regardless of its settings.
+/// True if the page has a file at `path`, regardless of its settings.
 pub(super) fn has(path: &str) -> bool {
     paths().any(|file| file == path)
 }

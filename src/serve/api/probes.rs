@@ -83,7 +83,7 @@ pub(super) fn metrics(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     Ok(ApiAnswer::of(content_type, &[("Vary", "Accept")], text.into_bytes()))
 }
 
-/// Whether `Accept` has OpenMetrics before plain text.
+/// True if `Accept` prefers OpenMetrics to plain text.
 fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     let (mut openmetrics, mut plain) = (0.0, 0.0);
     for (range, weight) in accept.flat_map(weighted) {

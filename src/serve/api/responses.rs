@@ -71,7 +71,7 @@ pub(super) fn respond(call: &Call<'_>, model: Arc<Model>, fields: Fields<'_>) ->
     };
     Ok(ApiAnswer::replies(ParsedRequest { model, asks: vec![ask], form, stream, forgotten }, response))
 }
-/// Reads `instructions` and `input`.
+/// Reads `instructions` and `input` of a request to the dialogue.
 fn read_input(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
     let mut dialogue = Dialogue::default();
     if let Some(text) = fields.text("instructions")? {
@@ -160,9 +160,9 @@ const TEXT: &str = "output_text";
 /// The type of a thought's part.
 const THOUGHT: &str = "reasoning_text";
 
-/// A message or a thought in progress.
+/// A message or a thought that is being streamed.
 struct TextItem {
-    /// The type of its only part.
+    /// The type of the item's single content part: [`TEXT`] or [`THOUGHT`].
     kind: &'static str,
     id: String,
     text: String,
@@ -186,19 +186,19 @@ impl TextItem {
     }
 }
 
-/// Formats a response.
+/// Formats replies as a response of OpenAI's Responses API.
 struct Response {
     id: String,
     created: u64,
     model: String,
     settings: Map<String, Value>,
     listener: CallDetector,
-    /// Complete items.
+    /// The output items that are complete.
     output: Vec<Value>,
     open: Option<TextItem>,
     usage: Usage,
     finish: Finish,
-    /// The number of events so far.
+    /// The `sequence_number` of the next event.
     sequence: u64,
 }
 
@@ -224,7 +224,7 @@ impl Response {
         object
     }
 
-    /// The final status.
+    /// The `status` of a response that has ended.
     fn status(&self) -> &'static str {
         if self.finish == Finish::Length { "incomplete" } else { "completed" }
     }
@@ -246,7 +246,7 @@ impl Response {
         self.event(&format!("response.{name}"), data)
     }
 
-    /// The event that begins an item.
+    /// The event that begins an output item in a streamed answer.
     fn start(&mut self, item: Value) -> String {
         self.event("response.output_item.added", json!({"output_index": self.output.len(), "item": item}))
     }

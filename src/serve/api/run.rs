@@ -13,30 +13,30 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A parsed request.
+/// A request for replies, with its prompts as tokens.
 pub(super) struct ParsedRequest {
-    /// The model whose tokens it has.
+    /// The model whose tokenizer made the prompts. Another model cannot run them.
     pub model: Arc<Model>,
     /// One request per prompt, all with the same number of choices.
     pub asks: Vec<Request>,
-    /// The form of all replies.
+    /// The grammar that all replies must satisfy, if the request has one.
     pub form: Option<RequestedGrammar>,
-    /// Whether the answer is a stream.
+    /// True: the answer is streamed while the replies are generated. False: it is sent when they are complete.
     pub stream: bool,
-    /// The number of exchanges dropped from the prompt to fit the context.
+    /// The number of oldest exchanges left out, so that the prompt fits into the context.
     pub forgotten: usize,
 }
 
 /// The format of an API's answers. Choices are numbered across all prompts. Each text returned for a stream is sent in
 /// one write; an empty one is skipped.
 pub(super) trait Wording {
-    /// A complete answer.
+    /// The complete answer, of all replies.
     fn whole(&mut self, replies: Vec<CompleteReply>) -> Value;
-    /// The content type of a stream.
+    /// The content type of a streamed answer.
     fn content_type(&self) -> &'static str {
         EVENTS
     }
-    /// The beginning of a stream.
+    /// The text before the first token of a streamed answer.
     fn begin(&mut self) -> String;
     /// The text for another token of a reply.
     fn token(&mut self, choice: usize, token: ReplyToken) -> String;
@@ -53,13 +53,13 @@ pub(super) trait Wording {
             }
         }
     }
-    /// The text after all replies have ended.
+    /// The text of a streamed answer after all replies have ended.
     fn finish(&mut self) -> String;
-    /// The text for an error, which ends the stream.
+    /// The text that ends a streamed answer with an error.
     fn fail(&mut self, e: &ApiError) -> String {
         self.last_words()(e)
     }
-    /// The final text of a stream whose formatter is lost, for instance by a panic.
+    /// Makes the text that ends a streamed answer whose formatter is lost, for instance by a panic.
     fn last_words(&self) -> LastWords {
         ApiError::to_event
     }
@@ -73,9 +73,9 @@ pub(super) trait Wording {
 pub(super) struct PendingAnswer {
     events: Replies,
     pub wording: Box<dyn Wording>,
-    /// Whether the answer is a stream.
+    /// True: the answer is streamed while the replies are generated. False: it is sent when they are complete.
     pub is_stream: bool,
-    /// Further headers of the answer.
+    /// Headers of the answer beyond the usual ones.
     pub headers: Vec<(&'static str, String)>,
     tally: Tally,
 }
@@ -101,7 +101,7 @@ impl PendingAnswer {
         Ok(PendingAnswer { events, wording, is_stream: asked.stream, headers, tally })
     }
 
-    /// See [`Replies::until`].
+    /// Ends the answer soon after `cancel` is set ([`Replies::until`]).
     pub fn until(self, cancel: &Cancel) -> Self {
         PendingAnswer { events: self.events.until(cancel), ..self }
     }
@@ -148,7 +148,7 @@ impl PendingAnswer {
 
 /// The header that lists the parts of tools' schemas that calls need not satisfy.
 const IGNORED: &str = "Kiln-Ignored-Schema";
-/// The longest such list, in bytes.
+/// The longest list of unenforced schema parts in the header [`IGNORED`], in bytes.
 const LONGEST_LIST: usize = 1000;
 /// The header with the number of exchanges dropped from the prompt.
 const FORGOTTEN: &str = "Kiln-Forgotten-Exchanges";
@@ -220,7 +220,7 @@ static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// Collects the figures of a request's replies for the access log.
 struct Tally {
     notes: Notes,
-    /// The number of prompt tokens in a scored reply.
+    /// The number of prompt tokens at the start of a scored reply, which are not counted as generated.
     given: usize,
     cached: usize,
     tokens: usize,
@@ -254,19 +254,19 @@ impl Tally {
     }
 }
 
-/// Seconds, rounded to milliseconds.
+/// A duration in seconds, rounded to milliseconds.
 fn millis(time: Duration) -> f64 {
     time.as_millis() as f64 / 1e3
 }
 
-/// The token usage of a request.
+/// The number of tokens that a request took, for the answer's `usage`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub prompt: usize,
-    /// Prompt tokens that were cached.
+    /// The number of prompt tokens whose keys and values were in the cache.
     pub cached: usize,
     pub reply: usize,
-    /// The reply's tokens that belong to thoughts.
+    /// The number of the reply's tokens that belong to thoughts.
     pub thought: usize,
 }
 
@@ -293,7 +293,7 @@ impl Usage {
     }
 }
 
-/// Seconds since 1970.
+/// A time in seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -305,13 +305,13 @@ pub(super) fn event(data: &Value) -> String {
 
 /// The object around the choices of a completion, or of a chat completion.
 pub(super) struct Completion {
-    /// The object's name; that of a stream's chunks.
+    /// The value of `object` in a complete answer, and in the chunks of a streamed one.
     kinds: [&'static str; 2],
     id: String,
     created: u64,
     /// The model's name in the answer.
     pub model: String,
-    /// Whether a stream ends with a chunk with the usage.
+    /// True if a streamed answer ends with a chunk that has the usage.
     with_usage: bool,
     pub usage: Usage,
 }
@@ -333,17 +333,17 @@ impl Completion {
         object
     }
 
-    /// The complete answer.
+    /// The complete answer, of all choices.
     pub fn whole(&self, choices: Vec<Value>) -> Value {
         self.object(self.kinds[0], choices, Some(self.usage.to_json()))
     }
 
-    /// An event of a stream.
+    /// An event of a streamed answer with this choice.
     pub fn chunk(&self, choice: Value) -> String {
         event(&self.object(self.kinds[1], vec![choice], self.with_usage.then_some(Value::Null)))
     }
 
-    /// The last events of a stream: the usage, if asked for, and the end mark.
+    /// The last events of a streamed answer: the usage if the request asks for it, and `[DONE]`.
     pub fn done(&self) -> String {
         let usage = || event(&self.object(self.kinds[1], Vec::new(), Some(self.usage.to_json())));
         self.with_usage.then(usage).unwrap_or_default() + "data: [DONE]\n\n"

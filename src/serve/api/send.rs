@@ -65,7 +65,7 @@ pub(super) fn send(
     })
 }
 
-/// Sends an error.
+/// Sends an error as the answer, and notes it for the log.
 fn refuse(service: &Service, request: &HttpRequest, reply: Responder<'_>, e: &ApiError) -> Result<(), Gone> {
     note_failure(service, request, e, &reply.notes());
     reply.error(e)

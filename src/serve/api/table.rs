@@ -32,14 +32,14 @@ pub(super) struct FieldRow {
     pub note: &'static str,
 }
 
-/// The treatment of a field.
+/// The effect of a request's field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Read.
+    /// The field is read and has its documented effect.
     Done,
     /// Read where the model can follow it. `taken` has all strings that are accepted.
     Advice,
-    /// Without effect, for any value.
+    /// The field has no effect, whatever its value.
     Harmless,
     /// Without effect. `taken` has all strings that are accepted.
     OneOf,
@@ -61,7 +61,7 @@ static GROUPS: LazyLock<Vec<FieldGroup>> = LazyLock::new(|| {
     PAGE.split("\n## ").skip(1).map(group).collect()
 });
 
-/// The words in backticks.
+/// The words of `text` that are in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -99,7 +99,7 @@ pub(super) fn absent(path: &str) -> Option<&'static str> {
     rows.into_iter().find(|(paths, _)| quoted(paths).any(is_it)).map(|(_, remedy)| remedy)
 }
 
-/// The fields of a path.
+/// The documented fields of the bodies sent to a path.
 #[derive(Debug)]
 pub(super) struct FieldTable {
     pub path: &'static str,
@@ -111,11 +111,11 @@ pub(super) struct FieldTable {
 struct FieldEntry {
     /// The row for values without a row of their own.
     row: Option<&'static FieldRow>,
-    /// Whether there are rows for fields within it.
+    /// True if the table also has rows for fields within this one.
     has_inner: bool,
 }
 
-/// The fields of a body to log.
+/// The fields of a request's body that are logged, because they have no effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldNotes {
     harmless: Vec<String>,
@@ -136,7 +136,7 @@ pub(super) static TABLES: LazyLock<Vec<FieldTable>> = LazyLock::new(|| {
     paths.into_iter().map(FieldTable::new).collect()
 });
 
-/// The table of a path.
+/// The table of a path's fields.
 pub(super) fn of(path: &str) -> Option<&'static FieldTable> {
     TABLES.iter().find(|table| table.path == path)
 }
@@ -155,7 +155,7 @@ impl FieldTable {
         table
     }
 
-    /// The rows of all groups.
+    /// The rows of all groups of fields that the path has.
     pub fn rows(&self) -> impl Iterator<Item = &'static FieldRow> + use<> {
         let path = self.path;
         GROUPS.iter().filter(move |group| group.paths.contains(&path)).flat_map(|group| &group.rows)

@@ -46,7 +46,7 @@ pub(super) fn info(call: &Call<'_>) -> Result<ApiAnswer, ApiError> {
     Ok(json!({"bos_token": spelled(bos), "eos_token": spelled(eos), "model_max_length": model.context}).into())
 }
 
-/// A token's text by itself.
+/// The text of a token by itself, without its neighbours.
 pub(super) fn spelling(tokenizer: &Tokenizer, id: u32) -> String {
     String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned()
 }

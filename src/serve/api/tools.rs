@@ -20,18 +20,18 @@ use serde_json::{Map, Value, json};
 /// The most functions of a request.
 const MOST: usize = 128;
 
-/// A callable function in the client's naming.
+/// A function that a reply may call, by the names that the client gave it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Callable {
     pub name: String,
-    /// The namespace that it belongs to.
+    /// The namespace that the function belongs to, if the client groups its functions.
     pub namespace: Option<String>,
-    /// Whether the tool takes a text instead of an object.
+    /// True for a custom tool of OpenAI's, which takes a text instead of an object.
     pub is_custom: bool,
 }
 
 impl Callable {
-    /// The function's name in the prompt.
+    /// The function's name as the model sees it in the prompt.
     pub fn told(&self) -> String {
         told(&self.name, self.namespace.as_deref())
     }
@@ -43,7 +43,7 @@ impl From<&str> for Callable {
     }
 }
 
-/// A function's name in the prompt.
+/// The name, with the namespace before it if there is one, as the model sees it in the prompt.
 pub(super) fn told(name: &str, namespace: Option<&str>) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}"))
 }
@@ -53,7 +53,7 @@ pub(super) fn told(name: &str, namespace: Option<&str>) -> String {
 pub(super) struct Tools {
     functions: Vec<ToolFunction>,
     choice: ToolChoice,
-    /// Whether a reply may have several calls.
+    /// True if a reply may have several calls.
     parallel: bool,
     syntax: CallSyntax,
 }
@@ -62,29 +62,29 @@ pub(super) struct Tools {
 struct ToolFunction {
     callable: Callable,
     description: Option<String>,
-    /// The schema of its arguments.
+    /// The JSON schema of the function's arguments.
     parameters: Value,
-    /// Whether calls must satisfy the whole schema.
+    /// True if calls must satisfy the whole schema.
     strict: bool,
 }
 
-/// The tool choice.
+/// The client's `tool_choice`: whether a call is required, and of which functions.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct ToolChoice {
-    /// Whether the reply must have a call.
+    /// True if the reply must have a call.
     is_required: bool,
     /// Indices of the functions that may be called. `None`: all.
     only: Option<Vec<usize>>,
-    /// Whether a single function is named, which is then called once. The prompt does not depend on it.
+    /// True if the tool choice names a single function, which is then called once. The prompt does not depend on it.
     is_single: bool,
 }
 
-/// The place of a function's name and parameters.
+/// The format in which a request's `tools` name a function and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Within `function`, as in chat completions.
+    /// The function's fields are in an object `function`, as in chat completions.
     Nested,
-    /// Next to the type, as in responses.
+    /// The function's fields are next to `type`, as in OpenAI's Responses API.
     Flat,
     /// Next to the type, as in Anthropic's messages, with the parameters in `input_schema`, and an object as tool
     /// choice.
@@ -337,7 +337,7 @@ impl Tools {
         self.functions.iter().map(describe).collect()
     }
 
-    /// The functions that a reply may call.
+    /// The functions that the tool choice allows the reply to call.
     fn callable(&self) -> impl Iterator<Item = &ToolFunction> {
         let is_allowed = |number: &usize| self.choice.only.as_ref().is_none_or(|only| only.contains(number));
         self.functions.iter().enumerate().filter(move |(number, _)| is_allowed(number)).map(|(_, function)| function)
@@ -354,7 +354,7 @@ impl Tools {
         RequestedGrammar::new(Grammar::Calls(calls), "tools".into())
     }
 
-    /// Where calls begin in a reply.
+    /// The texts or tokens with which a call begins in a reply.
     fn starts(&self) -> CallStart {
         match self.syntax {
             CallSyntax::Json => {

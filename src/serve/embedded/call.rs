@@ -20,10 +20,9 @@ pub(super) fn apart<T: Send, R: Send>(
         let ((give, given), (go_on, answer)) = (channel(), channel());
         let mut pass = move |piece| match give.send(piece).ok().and_then(|()| answer.recv().ok()) {
             Some(ControlFlow::Continue(())) => Ok(()),
-            Some(ControlFlow::Break(())) | None => Err(Error::Interrupted {
-                cause: "the caller took no more of the answer".into(),
-                remedy: "ask again".into(),
-            }),
+            Some(ControlFlow::Break(())) | None => {
+                Err(Error::interrupted("the caller took no more of the answer", "ask again"))
+            }
         };
         let thread = thread::Builder::new().name("kiln call".into()).stack_size(Limits::default().stack_bytes);
         let thread = thread

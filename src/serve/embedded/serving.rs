@@ -23,7 +23,7 @@ pub struct Serving {
     threads: Vec<JoinHandle<()>>,
     /// Dropped to end the thread that checks the keys.
     looks: Option<Sender<()>>,
-    /// Keeps the engine alive. `None`: the engine was opened with these places, and closes them.
+    /// A reference that keeps the engine open. `None` for the sockets that the engine opened itself, and closes.
     _engine: Option<Arc<Engine>>,
 }
 
@@ -42,7 +42,7 @@ impl Engine {
 }
 
 impl Serving {
-    /// As [`Engine::serve`], for the service of `engine`.
+    /// Opens the sockets as [`Engine::serve`] does, for the service of `engine`.
     pub(super) fn open(
         service: &Arc<Service>,
         listen: &[Listen],

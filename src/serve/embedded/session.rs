@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The result of a sync: each token of the session is counted in one of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synced {
-    /// Tokens that were cached.
+    /// The number of tokens whose keys and values were in the cache.
     pub reused: usize,
     /// Tokens that were run after the session's earlier tokens.
     pub extended: usize,
@@ -25,7 +25,7 @@ pub struct Synced {
 pub struct EngineSession {
     pub(super) engine: Arc<Engine>,
     cancel: Cancel,
-    /// See [`EngineSession::close`].
+    /// True after [`EngineSession::close`]: all further calls are refused.
     is_closed: AtomicBool,
     /// The tokens of the last [`EngineSession::sync`] or [`EngineSession::load`]. A call that changes them holds the
     /// lock.
@@ -43,7 +43,7 @@ impl Clone for EngineSession {
 }
 
 impl EngineSession {
-    /// An empty session of `engine`.
+    /// A session of `engine` without tokens.
     pub fn new(engine: Arc<Engine>) -> EngineSession {
         EngineSession {
             engine,
@@ -54,7 +54,7 @@ impl EngineSession {
         }
     }
 
-    /// Locks the session's tokens.
+    /// Locks the session's tokens, even after a panic.
     fn tokens(&self) -> MutexGuard<'_, Vec<u32>> {
         // The tokens are replaced as a whole, so a panic cannot leave a part.
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +81,7 @@ impl EngineSession {
         self.cancel.set();
     }
 
-    /// As [`EngineSession::cancel`], for all calls: also one that is about to begin on another thread.
+    /// Ends all calls as [`EngineSession::cancel`] does, also one that is about to begin on another thread.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.cancel.set();
@@ -131,7 +131,7 @@ impl EngineSession {
         Ok(held.clone())
     }
 
-    /// As [`Engine::request`], cancelled with the session.
+    /// Makes a request as [`Engine::request`] does. It ends when the session is cancelled.
     ///
     /// # Errors
     /// As [`Engine::request`].

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 pub struct AccessRecord {
     /// The request's id: its header `X-Request-Id`, or a unique one. The answer has it too.
     pub id: String,
-    /// The sender.
+    /// The address or the process that sent the request.
     pub peer: Peer,
     /// The name of the API key, if a valid one was sent.
     pub key: Option<String>,
@@ -21,27 +21,27 @@ pub struct AccessRecord {
     pub status: Option<u16>,
     /// The time at which the request's first byte was read.
     pub begun: SystemTime,
-    /// The time from then to the end.
+    /// The time from `begun` until the answer was sent or failed.
     pub time: Duration,
-    /// The way in which the answer ended.
+    /// Whether the answer was sent completely.
     pub end: Outcome,
-    /// The handler's notes.
+    /// Additional fields that the handler adds to the record, such as numbers of tokens.
     pub notes: Map<String, Value>,
 }
 
-/// The way in which an answer ended.
+/// Whether an answer was sent completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Completely sent.
+    /// All of the answer was sent.
     Whole,
-    /// A stream that ended with an error.
+    /// The answer is a stream that ended with an error.
     Failed,
     /// The peer disconnected before the end.
     Gone,
 }
 
 impl Outcome {
-    /// The name in a log.
+    /// The outcome's name in the access log.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Whole => "whole",

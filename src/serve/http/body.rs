@@ -2,6 +2,7 @@
 
 use super::budget::Share;
 use super::error::ApiError;
+use crate::model::json::ignore_values;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
@@ -110,11 +111,11 @@ impl PartialEq for Body {
 
 impl Eq for Body {}
 
-/// Parsed JSON of a body.
+/// The parsed JSON of a request's body.
 #[derive(Debug)]
 pub struct Json {
     value: Value,
-    /// The share of the memory budget.
+    /// The bytes that the value takes of the memory budget, until it is dropped.
     _share: Option<Share>,
 }
 
@@ -129,11 +130,11 @@ impl Deref for Json {
 /// Computes the memory of a [`Value`] from JSON without building it.
 struct ParsedSize {
     bytes: usize,
-    /// The limit at which it stops.
+    /// The number of bytes at which the count stops with an error.
     most: usize,
 }
 
-/// malloc's overhead for an allocation.
+/// Bytes that malloc adds to each allocation.
 const PIECE: usize = 16;
 
 impl ParsedSize {
@@ -177,25 +178,7 @@ impl<'de> Visitor<'de> for &mut ParsedSize {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
+    ignore_values!(visit_unit(), visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64));
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         self.add(text.len() + PIECE)

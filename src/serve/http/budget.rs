@@ -8,14 +8,14 @@ use super::request::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The memory budget of all requests.
+/// The number of bytes that all requests together may take in memory.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     /// The limit for all requests, in bytes.
     most: usize,
     /// The limit for the parsed JSON of one request, in bytes.
     most_parsed: usize,
-    /// Bytes in use by each client.
+    /// The number of bytes that each client's requests take now.
     held: Mutex<HashMap<Client, usize>>,
 }
 
@@ -29,7 +29,7 @@ impl MemoryBudget {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes in use.
+    /// The number of bytes that all requests take now.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.held().values().sum()
@@ -45,7 +45,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// An empty share.
+    /// A share of no bytes yet, which is charged to `client`.
     pub fn new(budget: Arc<MemoryBudget>, client: Client) -> Share {
         Share { budget, client, bytes: 0 }
     }

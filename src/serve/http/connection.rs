@@ -30,7 +30,7 @@ pub(super) struct ServerContext<'a, H: ?Sized> {
 
 /// The state of a connection after a request.
 enum AfterRequest {
-    /// Open: the next request follows.
+    /// The connection remains open, and the next request follows.
     Request,
     /// Closed after the peer has read the answer.
     End,

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The connections that are open.
+/// All connections of a server, with the limits on their number.
 #[derive(Debug)]
 pub(super) struct Connections {
     state: Mutex<OpenConnections>,
     /// Notified when a connection ends or the deadline changes.
     changed: Condvar,
     draining: AtomicBool,
-    /// Readable from the moment the server stops.
+    /// A pipe that becomes readable when the server stops, to wake threads that poll it.
     woken: PipeReader,
     waker: PipeWriter,
 }
@@ -27,7 +27,7 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct OpenConnections {
     open: HashMap<u64, Open>,
-    /// The id of the next connection.
+    /// The id that the next connection gets.
     next: u64,
     /// The time at which draining cuts the remaining requests. `None`: not draining.
     deadline: Option<Instant>,
@@ -146,7 +146,7 @@ impl Drainer {
         self.0.changed.notify_all();
     }
 
-    /// Whether [`Drainer::drain`] has been called.
+    /// True after [`Drainer::drain`] was called: no further requests are accepted.
     pub fn is_draining(&self) -> bool {
         self.0.is_draining()
     }

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 /// An error answer: a status, and the object `{"error":{"message","type","param","code"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
-    /// The HTTP status.
+    /// The HTTP status of the answer.
     pub status: u16,
-    /// The message, a sentence.
+    /// The error's message to the client, a sentence.
     pub message: String,
-    /// OpenAI's `type`.
+    /// OpenAI's `type` of the error, such as `invalid_request_error`.
     pub kind: &'static str,
-    /// The field of the request at fault.
+    /// The name of the request's field that is at fault.
     pub param: Option<String>,
-    /// A code for programs.
+    /// A short name of the error that programs can compare.
     pub code: Option<&'static str>,
     /// Additional headers of the answer, such as `Retry-After`.
     pub headers: Vec<(&'static str, String)>,
@@ -23,9 +23,9 @@ pub struct ApiError {
     pub cause: Option<Box<Error>>,
 }
 
-/// An API's format of errors.
+/// Formats an error as the JSON body of an API.
 pub type ErrorWording = fn(&ApiError) -> Value;
-/// An API's final text of a stream that ends with an error.
+/// Formats the text with which an API ends a stream after an error.
 pub type LastWords = fn(&ApiError) -> String;
 
 impl ApiError {
@@ -59,12 +59,12 @@ impl ApiError {
         self
     }
 
-    /// 400.
+    /// A 400 error: the request is at fault.
     pub fn bad(message: impl Into<String>) -> ApiError {
         ApiError::new(400, message)
     }
 
-    /// 404: there is nothing at `path`.
+    /// A 404 error: there is nothing at `path`.
     pub fn not_found(path: &str) -> ApiError {
         ApiError::new(404, format!("there is nothing at {path:?}")).code("not_found")
     }
@@ -81,22 +81,22 @@ impl ApiError {
         ApiError::new(500, "the server failed while it answered; its log says why").code("internal_error")
     }
 
-    /// 503: temporarily unavailable; retry after `retry` seconds.
+    /// A 503 error: temporarily unavailable. The client may retry after `retry` seconds.
     pub fn unavailable(message: impl Into<String>, retry: u64) -> ApiError {
         ApiError::new(503, message).header("Retry-After", retry.to_string())
     }
 
-    /// 503: no room for another one now.
+    /// A 503 error: the server has no capacity for another request or connection now.
     pub(super) fn overloaded(message: &str) -> ApiError {
         ApiError::unavailable(message, 1).code("overloaded")
     }
 
-    /// 503: the server is stopping.
+    /// A 503 error: the server is stopping.
     pub fn stopping() -> ApiError {
         ApiError::unavailable("the server is stopping", 1).code("stopping")
     }
 
-    /// The error as OpenAI's object.
+    /// The error as a JSON object in OpenAI's format.
     pub fn to_json(&self) -> Value {
         json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})
     }

@@ -21,22 +21,22 @@ pub struct Guard {
     pub origins: Vec<String>,
     /// Keys, sent as `Authorization: Bearer KEY` or `x-api-key: KEY`. If there are none, requests need no key.
     pub keys: ApiKeys,
-    /// Places with other keys, or none, instead of `keys`.
+    /// Listeners that accept other keys than `keys`, or need none.
     pub keys_at: Vec<(ListenAddress, ApiKeys)>,
-    /// Paths without a key.
+    /// The paths that are answered without a key.
     pub open_paths: Vec<String>,
-    /// Whether to listen on addresses other than loopback without keys.
+    /// True: the server may listen on addresses other than loopback without keys.
     pub open_to_all: bool,
 }
 
-/// The decision on a request.
+/// The guard's decision on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// To the handler.
+    /// The request goes to the handler.
     Pass,
     /// Accepted: a browser's preflight request for a page.
     Preflight,
-    /// Refused.
+    /// The request is refused with this error.
     Refuse(ApiError),
 }
 
@@ -47,7 +47,7 @@ impl Guard {
         Guard { keys: own.unwrap_or_else(|| self.keys.clone()), ..self.clone() }
     }
 
-    /// The keys of all places.
+    /// All sets of keys, for all listeners.
     pub fn all_keys(&self) -> impl Iterator<Item = &ApiKeys> {
         std::iter::once(&self.keys).chain(self.keys_at.iter().map(|(_, keys)| keys))
     }
@@ -97,7 +97,7 @@ impl Guard {
         given_keys(head).find_map(|key| self.keys.client(key, has_others)).unwrap_or_else(|| peer.into())
     }
 
-    /// Whether the host is accepted. HTTP/1.0 without a host is, because no browser sends it.
+    /// True if the host is accepted. HTTP/1.0 without a host is, because no browser sends it.
     fn answers_to(&self, head: &Head) -> bool {
         head.host.as_ref().is_none_or(|host| {
             let is_given = |name: &String| name.trim_end_matches('.').eq_ignore_ascii_case(&host.name);
@@ -131,7 +131,7 @@ impl Guard {
     }
 }
 
-/// The headers for a preflight request.
+/// The headers of the answer to a browser's preflight request.
 pub(super) fn preflight(head: &Head) -> Vec<(&'static str, String)> {
     let mut headers = vec![
         ("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned()),

@@ -9,7 +9,7 @@ use super::socket::{ReadStop, Socket};
 use crate::engine::deadline::later;
 use std::time::Instant;
 
-/// A source of bytes with deadlines.
+/// A source of bytes that waits until a deadline.
 pub(super) trait TimedRead {
     /// Reads available bytes, and waits for some until `deadline`. 0 is the end.
     fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, ReadStop>;
@@ -24,9 +24,9 @@ impl TimedRead for &Socket {
 /// The reason why there is no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoRequest {
-    /// The connection ended before a request began.
+    /// The peer ended the connection, and no request was begun.
     Nothing,
-    /// The connection failed.
+    /// The connection failed or was cut.
     Gone,
     /// The request is refused, and the connection must end, because the start of the next request is unknown.
     Refused(ApiError),
@@ -47,7 +47,7 @@ pub(super) struct Incoming<S> {
     taken: usize,
 }
 
-/// Bytes read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: usize = 8 << 10;
 
 /// The longest line before a chunk. Its extensions are ignored, but may hold a signature.
@@ -58,7 +58,7 @@ impl<S: TimedRead> Incoming<S> {
         Incoming { source, buffer: Vec::new(), taken: 0 }
     }
 
-    /// Bytes read but not used yet.
+    /// Bytes that were read after the end of the last request.
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
@@ -72,7 +72,7 @@ impl<S: TimedRead> Incoming<S> {
         String::from_utf8_lossy(path).into_owned()
     }
 
-    /// Reads more. Returns the number of bytes.
+    /// Reads more bytes into the buffer. Returns the number of bytes read.
     fn fill(&mut self, deadline: Instant) -> Result<usize, ReadStop> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
@@ -83,7 +83,8 @@ impl<S: TimedRead> Incoming<S> {
         read
     }
 
-    /// As [`Incoming::fill`], with an error for an end within `part` of a request.
+    /// Reads more bytes as [`Incoming::fill`] does. If the connection ends first, the error names the incomplete
+    /// `part`.
     fn fill_within(&mut self, part: &str, deadline: Instant) -> Result<usize, NoRequest> {
         match self.fill(deadline) {
             Ok(0) => Err(ApiError::bad(format!("the connection ended within the {part}")).into()),

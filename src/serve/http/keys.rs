@@ -16,14 +16,14 @@ pub struct ApiKeys(Arc<KeyFile>);
 
 #[derive(Default)]
 struct KeyFile {
-    /// The file with the keys.
+    /// The file that the keys are read from. `None`: the keys are fixed.
     path: Option<PathBuf>,
     state: RwLock<LoadedKeys>,
 }
 
 #[derive(Default)]
 struct LoadedKeys {
-    /// Whether requests need a key. There may be none left if all were revoked.
+    /// True if requests need a key, even if all keys were revoked since.
     needed: bool,
     keys: Vec<ApiKey>,
     /// Stamps of the file at the last read and at the last check.
@@ -44,7 +44,7 @@ impl fmt::Debug for ApiKeys {
 
 /// The largest file of keys, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
-/// The remedy for an invalid file.
+/// The remedy in the error for an invalid key file.
 const REMEDY: &str = "write one key on each line, or `NAME: KEY`";
 
 impl ApiKeys {
@@ -105,7 +105,7 @@ impl ApiKeys {
         }
     }
 
-    /// As [`ApiKeys::refresh`], and logs the result.
+    /// Reads the key file again if it has changed, as [`ApiKeys::refresh`] does, and logs the result.
     pub fn follow(&self) {
         let name = self.path().unwrap_or(Path::new("")).display();
         match self.refresh() {
@@ -117,12 +117,12 @@ impl ApiKeys {
         }
     }
 
-    /// The file with the keys.
+    /// The file that the keys are read from, if any.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// Whether these are the same shared keys as `other`, as opposed to equal ones.
+    /// True if `other` is a clone that shares these keys. False for equal keys of another origin.
     pub(super) fn are(&self, other: &ApiKeys) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -131,12 +131,12 @@ impl ApiKeys {
         see(&self.0.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether requests need a key.
+    /// True if requests need a key.
     pub fn are_needed(&self) -> bool {
         self.with(|state| state.needed)
     }
 
-    /// Whether `given` is a valid key. The time taken reveals only the keys' lengths.
+    /// True if `given` is a valid key. The time taken reveals only the keys' lengths.
     pub fn has(&self, given: &str) -> bool {
         self.name_of(given).is_some()
     }

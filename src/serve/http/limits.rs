@@ -28,11 +28,11 @@ pub struct Limits {
     pub linger_time: Duration,
     /// Bytes of a request's line and headers, and of a chunked body's trailers.
     pub head_bytes: usize,
-    /// Bytes of a request's line.
+    /// The most bytes of a request line.
     pub line_bytes: usize,
     /// Headers of a request, and trailers of a chunked body.
     pub fields: usize,
-    /// Bytes of a body.
+    /// The most bytes of a request's body.
     pub body_bytes: usize,
     /// The memory for all requests' bodies and parsed JSON, in bytes. A client may use half of the rest. Beyond that
     /// requests are answered 503.

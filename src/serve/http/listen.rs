@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A place to listen on.
+/// An address or a Unix socket to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     /// An address. Port 0 chooses a free port.
     Tcp(SocketAddr),
-    /// A Unix socket.
+    /// A Unix socket at a path.
     Unix {
         /// The path. An abandoned socket there is replaced.
         path: PathBuf,
@@ -71,7 +71,7 @@ impl Listen {
     }
 }
 
-/// The error for keys of a place that does not exist.
+/// The error for keys that are configured for an address that the server does not listen on.
 pub(super) fn no_such_place(place: &ListenAddress) -> Error {
     let cause = format!("keys are given for {place}, and nothing listens there");
     Error::input(
@@ -80,17 +80,17 @@ pub(super) fn no_such_place(place: &ListenAddress) -> Error {
     )
 }
 
-/// `127.0.0.1:8080`.
+/// The default address is `127.0.0.1:8080`.
 impl Default for Listen {
     fn default() -> Listen {
         Listen::Tcp((Ipv4Addr::LOCALHOST, 8080).into())
     }
 }
 
-/// The place of a listener.
+/// The address of a listener, by which its keys are configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// An address, as given or as bound.
+    /// A TCP address, as given or as bound.
     Tcp(SocketAddr),
     /// The path of a Unix socket, or the name of a service manager's socket (`FileDescriptorName=`).
     Named(PathBuf),
@@ -109,12 +109,12 @@ impl fmt::Display for ListenAddress {
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: ListenerSocket,
-    /// The TCP address, if any.
+    /// The TCP address that the socket is bound to. `None` for a Unix socket.
     pub address: Option<SocketAddr>,
-    /// The place in messages.
+    /// The listener's address in messages.
     pub name: String,
     _path: Option<OwnPath>,
-    /// The access rules for its connections.
+    /// The access rules for connections of this listener.
     pub guard: Arc<Guard>,
     /// Whether another process opened it. That process keeps it, and waiting connections are left for the next server.
     pub is_inherited: bool,
@@ -267,7 +267,7 @@ fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
 /// held for longer than a server needs. Every user who can read the directory can lock it, so the lock is only
 /// advisory.
 fn lock_directory(path: &Path) -> io::Result<Option<Flock<File>>> {
-    /// Servers hold the lock for milliseconds.
+    /// The longest wait for the directory's lock. Other servers have it for milliseconds.
     const PATIENCE: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(5);
     let mut directory = File::open(parent_of(path))?;

@@ -78,7 +78,7 @@ pub trait Handler: Sync {
         ApiError::to_json
     }
 
-    /// Whether the body of such a request is read. If not, a request with a body ends its connection.
+    /// True if the body of such a request is read. If not, a request with a body ends its connection.
     fn takes_body(&self, _method: Method, _path: &str) -> bool {
         true
     }

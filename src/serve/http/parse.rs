@@ -10,44 +10,44 @@ use super::request::{Headers, Method};
 use percent_encoding::percent_decode_str;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The request line and headers.
+/// The request line and headers of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
     pub method: Method,
-    /// Whether the method is HEAD; `method` is GET then.
+    /// True if the request's method is HEAD. `method` is GET then.
     pub is_head: bool,
     pub path: String,
     pub query: Vec<(String, String)>,
     pub headers: Headers,
-    /// HTTP/1.1 as opposed to HTTP/1.0.
+    /// True for HTTP/1.1, false for HTTP/1.0.
     pub is_1_1: bool,
     /// The host: the authority in the target, else the header. HTTP/1.0 may have none.
     pub host: Option<HostName>,
     pub framing: Framing,
-    /// Whether the peer waits for `100 Continue` before it sends the body.
+    /// True if the peer waits for `100 Continue` before it sends the body.
     pub expects: bool,
-    /// Whether the peer may send more requests on this connection.
+    /// True if the peer may send more requests on this connection.
     pub keep: bool,
 }
 
-/// The framing of a body.
+/// How the end of a request's body is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// No body.
+    /// The request has no body.
     None,
-    /// A length in bytes.
+    /// The body has this number of bytes.
     Length(usize),
-    /// Chunks.
+    /// The body is sent in chunks, each with its length before it.
     Chunked,
 }
 
 /// The name or address of a host, without the port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostName {
-    /// In lower case, without a trailing dot and without brackets around an address.
+    /// The host's name in lower case, without a trailing dot, and without the brackets around an IPv6 address.
     pub name: String,
     pub is_address: bool,
-    /// As sent, with the port.
+    /// The host as the peer sent it, with the port.
     pub text: String,
 }
 
@@ -55,13 +55,13 @@ pub(super) struct HostName {
 /// end of its line, or when it exceeds the limits.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// The number of bytes looked at.
+    /// The number of bytes that were examined.
     at: usize,
-    /// The start of the current line.
+    /// The index of the current line's first byte.
     line: usize,
     /// The start of the head, after empty lines.
     start: usize,
-    /// The number of complete lines.
+    /// The number of complete lines so far.
     lines: usize,
 }
 
@@ -225,7 +225,7 @@ impl<'a> RequestTarget<'a> {
     }
 }
 
-/// Decodes percent-encoding.
+/// Decodes the percent-encoded bytes of a path or a query.
 fn decode(text: &str) -> Result<String, ApiError> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) if !decoded.contains('\0') => Ok(decoded.into_owned()),
@@ -252,7 +252,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
     pairs.collect()
 }
 
-/// The host of a request.
+/// The host that a request is for: the authority of its target, or else its `Host` header.
 fn host(headers: &Headers, authority: Option<&str>, is_1_1: bool) -> Result<Option<HostName>, ApiError> {
     let mut given = headers.all("host");
     let header = given.next();
@@ -288,7 +288,7 @@ impl HostName {
     }
 }
 
-/// The framing of the body.
+/// The framing of a request's body, from its headers.
 fn framing(headers: &Headers, method: Method, is_1_1: bool, limits: &Limits) -> Result<Framing, ApiError> {
     let mut lengths = headers.all("content-length");
     let (length, second) = (lengths.next(), lengths.next());
@@ -328,7 +328,7 @@ fn framing(headers: &Headers, method: Method, is_1_1: bool, limits: &Limits) -> 
     }
 }
 
-/// 413.
+/// A 413 error: the body exceeds the limit.
 pub(super) fn too_large(limits: &Limits) -> ApiError {
     let message = format!("the body is longer than {} bytes", limits.body_bytes);
     ApiError::new(413, message).code("body_too_large")

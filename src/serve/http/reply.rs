@@ -11,23 +11,23 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The connection's side of a request's answer.
+/// The state of one request's answer on its connection.
 pub(super) struct Exchange {
     socket: Arc<Socket>,
     limits: Arc<Limits>,
     connections: Arc<Connections>,
     /// The form of the answer, from the request's head.
     pub form: ResponseForm,
-    /// Headers of every answer to this request.
+    /// Headers that every answer to this request has.
     pub shared: Vec<(&'static str, String)>,
-    /// The error format.
+    /// Formats errors for the API that the request's path belongs to.
     pub words: ErrorWording,
-    /// The final text of a stream that the handler did not finish.
+    /// Makes the text that ends a stream if the handler does not finish it.
     last_words: LastWords,
     /// The handler's notes on the request.
     pub notes: Notes,
     pub state: ResponseState,
-    /// The answer's status, once it has begun.
+    /// The status of the answer, once its headers are sent.
     pub status: Option<u16>,
 }
 
@@ -35,35 +35,35 @@ pub(super) struct Exchange {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseForm {
     pub is_1_1: bool,
-    /// Whether only headers are sent.
+    /// True if only the headers are sent, because the method is HEAD.
     pub is_head: bool,
-    /// Whether the connection continues.
+    /// True if the connection remains open after the answer.
     pub keep: bool,
 }
 
-/// The state of an answer.
+/// The progress of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseState {
-    /// Not begun.
+    /// No byte of the answer was sent.
     Due,
-    /// A stream in progress.
+    /// The answer is a stream, and has not ended.
     Streaming(Ending),
     /// A stream that ended with an error, and must not end cleanly.
     Failed(Ending),
-    /// Complete.
+    /// All of the answer was sent.
     Done,
-    /// The peer is gone.
+    /// The peer has disconnected, or the connection failed.
     Gone,
 }
 
-/// The way in which the peer recognises a stream's end.
+/// How the peer recognises the end of a streamed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The last chunk.
+    /// The stream is sent in chunks, and an empty one ends it.
     Chunk,
-    /// The end of the connection (HTTP/1.0).
+    /// The connection's end is the stream's end (HTTP/1.0).
     Connection,
-    /// No body at all (HEAD).
+    /// The answer has no body, because the method is HEAD.
     Headers,
 }
 
@@ -123,7 +123,7 @@ impl Exchange {
         head
     }
 
-    /// Ends the headers.
+    /// Writes the `Connection` header, if one is needed, and the empty line after the headers.
     fn end_head(&self, head: &mut String) {
         match self.form {
             ResponseForm { keep: false, .. } => field(head, "Connection", "close"),

@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// A complete request.
+/// A request whose body is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method. HEAD arrives as [`Method::Get`], and only headers are sent.
@@ -19,11 +19,11 @@ pub struct HttpRequest {
     pub path: String,
     /// The query's names and values in order, decoded.
     pub query: Vec<(String, String)>,
-    /// The headers.
+    /// The headers of the request.
     pub headers: Headers,
     /// The complete body. Empty if the handler does not take one.
     pub body: Body,
-    /// The sender.
+    /// The address or the process that sent the request.
     pub peer: Peer,
     /// The client in whose name the request uses resources.
     pub client: Client,
@@ -70,7 +70,7 @@ impl HttpRequest {
 /// A request's method. The server answers 501 to any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// GET, or HEAD.
+    /// The method GET, or HEAD, which is answered without a body.
     Get,
     /// POST.
     Post,
@@ -84,7 +84,7 @@ pub enum Method {
     Options,
     /// TRACE. No path accepts it, but as a known method it is answered 405 instead of 501.
     Trace,
-    /// QUERY, likewise.
+    /// QUERY. No path accepts it, but as a known method it is answered 405 instead of 501.
     Query,
 }
 
@@ -101,12 +101,12 @@ impl Method {
         (Method::Query, &["QUERY"]),
     ];
 
-    /// The names mapped to this method.
+    /// The spellings of this method in a request line.
     pub(super) fn names(self) -> &'static [&'static str] {
         Method::ALL[self as usize].1
     }
 
-    /// Whether the method has a body, so that its length must be given.
+    /// True if requests of this method must give the length of their body.
     pub(super) fn has_body(self) -> bool {
         matches!(self, Method::Post | Method::Put | Method::Patch)
     }
@@ -128,12 +128,12 @@ impl Headers {
         self.all(name).next()
     }
 
-    /// All values of a name.
+    /// The values of all headers with this name.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a comma-separated list in a name's values contains `word`.
+    /// True if the comma-separated values of header `name` contain `word`, in any case.
     pub(super) fn lists(&self, name: &str, word: &str) -> bool {
         self.all(name).flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
     }
@@ -148,18 +148,18 @@ pub fn weighted(value: &str) -> impl Iterator<Item = (&str, f32)> {
     })
 }
 
-/// The other end of a connection.
+/// The address or the process that a connection comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
-    /// An address.
+    /// A TCP address.
     Tcp(SocketAddr),
     /// A process on this machine, with its ids when it connected.
     Unix {
-        /// The process id.
+        /// The process's id.
         pid: i32,
-        /// The user's id.
+        /// The id of the process's user.
         user: u32,
-        /// The group's id.
+        /// The id of the process's group.
         group: u32,
     },
 }

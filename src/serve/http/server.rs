@@ -59,7 +59,7 @@ impl Server {
         Ok(Server { listeners, limits: Arc::new(limits), access, connections: Arc::new(connections) })
     }
 
-    /// Sets the access log.
+    /// Records each request in `access`.
     pub fn with_access_log(self, access: AccessLog) -> Server {
         Server { access, ..self }
     }
@@ -69,7 +69,7 @@ impl Server {
         self.listeners.iter().filter_map(|listener| listener.address).collect()
     }
 
-    /// The places listened on, as text.
+    /// The addresses and Unix sockets that the server listens on, as text.
     pub fn names(&self) -> Vec<String> {
         self.listeners.iter().map(|listener| listener.name.clone()).collect()
     }
@@ -100,13 +100,13 @@ impl Server {
     }
 }
 
-/// Accepts connections or turns them away.
+/// The thread that accepts connections, or refuses them when there are too many.
 struct Acceptor<'scope, 'env, H: ?Sized> {
     scope: &'scope Scope<'scope, 'env>,
     service: &'env ServerContext<'env, H>,
     /// A file to close when no more can be opened, so that a connection can still be accepted and turned away.
     spare: Option<File>,
-    /// Whether a lack of resources has been logged since the last accepted connection.
+    /// True if a lack of file descriptors or threads was logged, and no connection was accepted since.
     has_complained: bool,
     leaving: Leaving,
 }
@@ -175,7 +175,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         Ok(())
     }
 
-    /// Starts a connection's thread.
+    /// Starts a thread that serves the connection.
     fn start(&mut self, socket: Arc<Socket>, peer: Peer, guard: Arc<Guard>, ticket: Ticket) {
         let service = self.service;
         let answered = (socket.clone(), peer.clone());
@@ -249,7 +249,7 @@ impl<H: Handler + ?Sized> Acceptor<'_, '_, H> {
         }
     }
 
-    /// Turns waiting connections away, up to the number that can be kept.
+    /// Refuses connections that wait to be accepted: at most [`Leaving::MOST`] in one call.
     fn turn_some_away(&mut self, listener: &Listener) {
         for _ in 0..Leaving::MOST {
             match listener.accept() {
@@ -271,11 +271,11 @@ struct Leaving {
 }
 
 impl Leaving {
-    /// The most connections kept.
+    /// The most refused connections that stay open until their peer has read the answer.
     const MOST: usize = 256;
-    /// The time for which a connection is kept.
+    /// The longest time for which a refused connection stays open.
     const TIME: Duration = Duration::from_secs(1);
-    /// Interval of checks.
+    /// The interval at which refused connections are checked for their end.
     const PAUSE: Duration = Duration::from_millis(20);
     /// The most bytes discarded from a connection at a time.
     const PIECE: usize = 64 << 10;

@@ -19,14 +19,14 @@ const SLICE: Duration = Duration::from_millis(250);
 #[error("the peer is gone")]
 pub struct Gone;
 
-/// The reason why nothing was read.
+/// The reason why no bytes were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadStop {
-    /// The deadline passed.
+    /// The deadline passed before any byte came.
     Deadline,
     /// The server is stopping, and nothing was available.
     Draining,
-    /// The connection failed.
+    /// The connection failed, or the server has cut it.
     Gone,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Socket {
     fd: OwnedFd,
     /// While an answer is due: the number of bytes of [`PREFIX`] already sent.
     due: Mutex<Option<usize>>,
-    /// Whether the server has cut the connection.
+    /// True after the server has cut the connection: reads and writes fail.
     is_cut: AtomicBool,
-    /// Whether a clean end of the connection would look like a clean end of the answer.
+    /// True if the answer has no other end than the connection's. A connection that fails is reset then.
     ends_answer: AtomicBool,
 }
 
@@ -152,7 +152,7 @@ impl Socket {
         }
     }
 
-    /// The `events` that have occurred; `None` if the connection has failed or ended on both sides.
+    /// The `events` that have occurred. `None` if the connection has failed, or both directions are shut down.
     fn happened(&self, events: PollFlags) -> Option<PollFlags> {
         let mut fds = [PollFd::new(self.fd.as_fd(), events)];
         match poll(&mut fds, PollTimeout::ZERO) {
@@ -167,7 +167,7 @@ impl Socket {
         }
     }
 
-    /// Shuts down the sending side, so that the peer reads an end.
+    /// Ends the sending direction, so that the peer reads an end.
     pub fn end(&self) {
         let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Write);
     }

@@ -5,7 +5,7 @@ use crate::display::quote;
 use crate::{Error, Result};
 use std::fmt;
 
-/// The least contrast of text and background.
+/// The least contrast between text and its background, as WCAG requires for normal text.
 const LEAST: f64 = 4.5;
 /// The backgrounds in the page's style that are closest to the accent: the darkest of the light ones, and the lightest
 /// of the dark ones.

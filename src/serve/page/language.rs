@@ -34,7 +34,7 @@ static MODEL: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     entries.into_iter().map(|(name, value, _)| (name, value)).collect()
 });
 
-/// The built-in languages.
+/// The languages that are built into the program.
 fn built_in() -> &'static [PageLanguage] {
     static ALL: LazyLock<Vec<PageLanguage>> = LazyLock::new(|| {
         let parse = |(tag, text): &(&str, &str)| {
@@ -51,7 +51,7 @@ pub(super) fn or_built_in(languages: &[PageLanguage]) -> &[PageLanguage] {
 }
 
 impl PageLanguage {
-    /// The built-in language with this tag.
+    /// The built-in language with the tag `tag`.
     pub fn of_tag(tag: &str) -> Option<PageLanguage> {
         built_in().iter().find(|language| language.tag == tag).cloned()
     }
@@ -84,7 +84,7 @@ impl PageLanguage {
         Ok(PageLanguage { tag, texts })
     }
 
-    /// The tag, such as `en`.
+    /// The language's tag, such as `en`.
     pub fn tag(&self) -> &str {
         &self.tag
     }
@@ -93,7 +93,7 @@ impl PageLanguage {
         &self.texts
     }
 
-    /// Whether a browser that prefers `tag` can use this language: both are equal, or one is a regional form of the
+    /// True if a browser that prefers `tag` can use this language: both are equal, or one is a regional form of the
     /// other.
     fn is_for(&self, tag: &str) -> bool {
         let first = |tag: &str| tag.split('-').next().unwrap_or_default().to_ascii_lowercase();
@@ -192,7 +192,7 @@ fn check(name: &str, value: &Value, model: &Value) -> std::result::Result<(), (S
     }
 }
 
-/// Whether browsers accept it as a language tag, optionally with a script and a region (BCP 47).
+/// True if browsers accept it as a language tag, optionally with a script and a region (BCP 47).
 pub(super) fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -205,7 +205,7 @@ pub(super) fn is_tag(text: &str) -> bool {
     is_language && rest.next().is_none()
 }
 
-/// The words in braces.
+/// The names in braces in a text, such as `{name}`.
 fn placeholders(text: &str) -> BTreeSet<&str> {
     text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }

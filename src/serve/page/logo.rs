@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// A picture. Clones share its bytes.
+/// An image file. Clones share its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageLogo {
     content_type: &'static str,
@@ -10,7 +10,7 @@ pub struct PageLogo {
 }
 
 impl PageLogo {
-    /// The largest logo, in bytes.
+    /// The largest logo that is accepted, in bytes.
     pub const MOST_BYTES: u64 = 1 << 20;
 
     /// Detects a file's type by its bytes. `None`: not SVG, PNG or WebP.
@@ -24,18 +24,18 @@ impl PageLogo {
         Some(PageLogo { content_type, bytes: bytes.into() })
     }
 
-    /// The content type.
+    /// The content type of the image file.
     pub fn content_type(&self) -> &'static str {
         self.content_type
     }
 
-    /// The file's bytes.
+    /// The image file's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Whether a document's root is `svg`, after a declaration, comments and a document type.
+/// True if a document's root is `svg`, after a declaration, comments and a document type.
 fn is_svg(text: &str) -> bool {
     let mut rest = text.trim_start_matches('\u{feff}');
     loop {

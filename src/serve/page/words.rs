@@ -5,7 +5,7 @@ use super::language::{is_tag, or_built_in};
 use crate::display::quote;
 use crate::{Error, Result};
 
-/// A text of the owner.
+/// A text that the server's owner sets for the chat page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageText {
     /// The tag of its language. `None`: for all languages without their own text.
@@ -14,7 +14,7 @@ pub struct PageText {
 }
 
 impl PageText {
-    /// A text for all languages.
+    /// A text that the page shows in every language.
     pub fn new(text: &str) -> PageText {
         PageText { language: None, text: text.to_owned() }
     }

@@ -20,25 +20,23 @@ pub struct Context {
     id: u32,
 }
 
-/// Packets in the GPU's address space.
+/// A range of packets in the GPU's address space, which a submit runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndirectBuffer {
-    /// The address of the first packet.
+    /// The GPU address of the first packet.
     pub address: u64,
-    /// Bytes.
+    /// The length of the packets in bytes.
     pub bytes: u32,
 }
 
 /// The faults of a context since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextState {
-    /// The GPU was reset.
-    pub is_reset: bool,
-    /// A reset lost the content of VRAM.
+    /// True if a reset has lost the content of VRAM.
     pub has_lost_vram: bool,
-    /// The context's own work has hung.
+    /// True if the context's own work has hung the GPU.
     pub is_guilty: bool,
-    /// The GPU is being reset.
+    /// True while the GPU is being reset.
     pub is_resetting: bool,
 }
 
@@ -47,12 +45,12 @@ pub struct ContextState {
 pub struct ObjectList(Vec<b::drm_amdgpu_bo_list_entry>);
 
 impl ObjectList {
-    /// Adds an object.
+    /// Adds a memory object to the list.
     pub fn add(&mut self, gem: &Gem) {
         self.0.push(b::drm_amdgpu_bo_list_entry { bo_handle: gem.handle(), bo_priority: 0 });
     }
 
-    /// Removes an object.
+    /// Removes a memory object from the list.
     pub fn remove(&mut self, gem: &Gem) {
         self.0.retain(|entry| entry.bo_handle != gem.handle());
     }
@@ -161,7 +159,6 @@ impl Context {
         let flags = unsafe { context(&self.node, what, arguments)?.state.flags };
         let has = |flag: u32| flags & u64::from(flag) != 0;
         Ok(ContextState {
-            is_reset: has(b::AMDGPU_CTX_QUERY2_FLAGS_RESET),
             has_lost_vram: has(b::AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST),
             is_guilty: has(b::AMDGPU_CTX_QUERY2_FLAGS_GUILTY),
             is_resetting: flags & RESET_IN_PROGRESS != 0,
@@ -177,7 +174,7 @@ impl Drop for Context {
     }
 }
 
-/// The CTX ioctl.
+/// Makes the CTX ioctl, which creates, queries and destroys contexts.
 fn context(node: &Node, what: &str, arguments: b::drm_amdgpu_ctx_in) -> DriverResult<b::drm_amdgpu_ctx_out> {
     retry(what, || {
         let mut data = b::drm_amdgpu_ctx { in_: arguments };
@@ -186,7 +183,7 @@ fn context(node: &Node, what: &str, arguments: b::drm_amdgpu_ctx_in) -> DriverRe
     })
 }
 
-/// A part of a submit.
+/// Makes a chunk, the part of a submit with the identifier `id`.
 fn chunk_of<T>(id: u32, content: &T) -> b::drm_amdgpu_cs_chunk {
     b::drm_amdgpu_cs_chunk {
         chunk_id: id,

@@ -15,18 +15,18 @@ use super::failure::{DriverResult, Failure, retry};
 use super::raw;
 use nix::errno::Errno;
 
-/// A GPU's properties.
+/// The properties of a GPU that its driver reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuInfo {
-    /// PCI device id.
+    /// The PCI id of the device.
     pub device_id: u32,
     /// The driver's family number; with `external_rev` it names the chip.
     pub family: u32,
-    /// The revision within the family.
+    /// The revision of the GPU within its family.
     pub external_rev: u32,
-    /// Active compute units.
+    /// The number of compute units that are active.
     pub compute_units: u32,
-    /// Highest engine clock, in kHz.
+    /// The highest clock of the engine, in kHz.
     pub max_engine_clock: u64,
     /// Highest memory clock, in kHz; 0 if the driver does not know.
     pub max_memory_clock: u64,
@@ -34,10 +34,8 @@ pub struct GpuInfo {
     pub memory_bits: u32,
     /// The driver's number for the kind of memory; [`GpuInfo::memory_name`] gives its name.
     pub memory_type: u32,
-    /// Whether the GPU shares its memory with the CPU.
+    /// True if the GPU shares its memory with the CPU.
     pub is_apu: bool,
-    /// Lanes per wave.
-    pub wave: u32,
 }
 
 /// The properties of a GPU, beside [`GpuInfo`], that a driver needs.
@@ -50,7 +48,7 @@ pub struct ComputeInfo {
     pub start_alignment: u32,
     /// Alignment of an indirect buffer's size, in bytes.
     pub size_alignment: u32,
-    /// Shader engines.
+    /// The number of shader engines.
     pub engines: u32,
     /// Rate of the clock that stamps record, in kHz.
     pub clock: u32,
@@ -62,49 +60,47 @@ pub struct ComputeInfo {
     pub page: u64,
 }
 
-/// One heap, in bytes.
+/// The size and the use of one heap, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GpuHeap {
-    /// Size of the heap.
+    /// The size of the heap.
     pub total: u64,
-    /// Bytes that processes may use; the kernel keeps the rest.
+    /// Bytes that processes may allocate. The kernel reserves the others.
     pub usable: u64,
     /// Bytes in use by all processes and the kernel.
     pub used: u64,
-    /// The largest possible buffer.
+    /// The size of the largest buffer that may be possible.
     pub max_allocation: u64,
 }
 
-/// The GPU's memory.
+/// The heaps of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GpuMemory {
     /// VRAM; on an APU, the carve-out.
     pub vram: GpuHeap,
-    /// The part of VRAM that the CPU can access.
-    pub visible_vram: GpuHeap,
     /// GTT: system memory that the GPU can access.
     pub gtt: GpuHeap,
 }
 
-/// Versions of one firmware.
+/// The versions of one of a GPU's firmwares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Firmware {
-    /// The firmware's version.
+    /// The version of the firmware.
     pub version: u32,
-    /// The version of its feature set.
+    /// The version of the firmware's feature set.
     pub feature: u32,
 }
 
-/// A sensor.
+/// A sensor of a GPU, with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuSensor {
-    /// Engine clock, MHz.
+    /// The clock of the engine, in MHz.
     EngineClock,
-    /// Memory clock, MHz.
+    /// The clock of the memory, in MHz.
     MemoryClock,
-    /// Temperature, thousandths of a degree Celsius.
+    /// The temperature, in thousandths of a degree Celsius.
     Temperature,
-    /// Average power, W.
+    /// The average power, in W.
     Power,
 }
 
@@ -190,7 +186,6 @@ pub fn device(node: &Node) -> DriverResult<GpuInfo> {
         memory_bits: d.vram_bit_width,
         memory_type: d.vram_type,
         is_apu: d.ids_flags & u64::from(b::AMDGPU_IDS_FLAGS_FUSION) != 0,
-        wave: d.wave_front_size,
     })
 }
 
@@ -227,7 +222,7 @@ pub fn memory(node: &Node) -> DriverResult<GpuMemory> {
         used: h.heap_usage,
         max_allocation: h.max_allocation,
     };
-    Ok(GpuMemory { vram: heap(m.vram), visible_vram: heap(m.cpu_accessible_vram), gtt: heap(m.gtt) })
+    Ok(GpuMemory { vram: heap(m.vram), gtt: heap(m.gtt) })
 }
 
 /// Buffers evicted from VRAM for lack of room since the driver was loaded.
@@ -282,7 +277,7 @@ pub fn allocate_gtt(node: &Node, size: u64) -> DriverResult<Gem> {
     create(node, "allocate GTT memory", size, domains, flags)
 }
 
-/// The GEM_CREATE ioctl.
+/// Makes the GEM_CREATE ioctl, which allocates a memory object.
 fn create(node: &Node, what: &str, size: u64, domains: u32, flags: u32) -> DriverResult<Gem> {
     if size == 0 || !size.is_multiple_of(page_size()) {
         return Err(Failure::new(what, Errno::EINVAL));

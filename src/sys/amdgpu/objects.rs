@@ -5,10 +5,10 @@ use crate::sys::DriverResult;
 use crate::sys::dma_buf::Mapping;
 use crate::sys::drm::{Gem, Node};
 
-/// The host's mapping of an object.
+/// How the host can map a memory object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostMapping {
-    /// None is possible.
+    /// The host cannot map the object.
     None,
     /// Past the host's caches: writes are collected, reads are slow.
     WriteCombined,
@@ -16,12 +16,12 @@ pub enum HostMapping {
     Cached,
 }
 
-/// The place of an object, and its sharing.
+/// The heap of a memory object, and how the host and other devices access it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectKind {
-    /// Whether the object lies in VRAM while there is room there. Otherwise it lies in GTT.
+    /// True if the object is in VRAM while there is room. Otherwise it is in GTT.
     pub in_vram: bool,
-    /// The host's mapping.
+    /// How the host can map the object.
     pub host: HostMapping,
     /// Whether other drivers may import it. The kernel keeps an object that they may not in place for every submit of
     /// the process; one that they may has to be named in each submit that uses it ([`super::context::ObjectList`]).
@@ -31,7 +31,7 @@ pub struct ObjectKind {
 /// The use of an object by the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuAccess {
-    /// Kernels read and write it.
+    /// Data that kernels read and write.
     Data,
     /// The GPU reads it and runs it: machine code, packets, and the arguments beside them.
     Code,
@@ -93,12 +93,12 @@ impl PlacedObject {
         Ok(PlacedObject { node: node.clone(), gem, address, size })
     }
 
-    /// The object.
+    /// The memory object that is mapped.
     pub fn gem(&self) -> &Gem {
         &self.gem
     }
 
-    /// The address of its first byte.
+    /// The GPU address of the object's first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -111,7 +111,7 @@ impl Drop for PlacedObject {
     }
 }
 
-/// The GEM_VA ioctl.
+/// Makes the GEM_VA ioctl, which maps an object into the GPU's address space or removes it.
 fn address_space(
     node: &Node,
     what: &str,

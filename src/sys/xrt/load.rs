@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Opens the first candidate that exists.
+/// Opens the first of the candidates that exists.
 pub(super) fn open_first(candidates: &[PathBuf]) -> std::result::Result<Object, Missing> {
     for path in candidates {
         // SAFETY: libxrt's initialisers are those of an ordinary C++ library.
@@ -22,17 +22,17 @@ pub(super) fn open_first(candidates: &[PathBuf]) -> std::result::Result<Object, 
     Err(Missing::NotInstalled)
 }
 
-/// Whether the loader's message says that `path` itself is missing, rather than a library that it needs.
+/// True if the loader's message tells that `path` itself is missing, and not a library that it needs.
 fn is_absence(words: &str, path: &Path) -> bool {
     words.starts_with(&format!("{}: cannot open shared object file: No such file", path.display()))
 }
 
-/// The loader's message.
+/// The message of the dynamic loader, for an error.
 fn reason(e: &libloading::Error) -> String {
     std::error::Error::source(e).map_or_else(|| e.to_string(), |source| source.to_string())
 }
 
-/// Opens a shared object from memory.
+/// Opens a shared object whose file is in memory.
 pub(super) fn open_bytes(bytes: &[u8]) -> std::result::Result<Object, String> {
     let failed = |e: &dyn std::fmt::Display| format!("the bridge cannot be laid in memory: {e}");
     let mut file = File::from(memfd_create("kiln_xrt.so", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(&e))?);

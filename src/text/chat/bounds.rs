@@ -43,12 +43,12 @@ const MAX_FRAMES: usize = 128;
 const MAX_VALUE: u64 = 16 << 20;
 /// Total size of all values of a run.
 const MAX_MADE: u64 = 256 << 20;
-/// The deepest nesting of values.
+/// The deepest nesting of values that a template may make.
 const MAX_DEPTH: usize = 64;
 /// Size of a value without its text or items, about its size in memory.
 const HEAD: u64 = 32;
 
-/// The bound that a template exceeds.
+/// The limit that a template or its rendering exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Excess {
     #[error("has more than {} KiB", MAX_SOURCE >> 10)]
@@ -165,7 +165,7 @@ fn charged<'s>(old: &Instructions<'s>) -> Instructions<'s> {
     new
 }
 
-/// The replacement of an instruction.
+/// The instructions that replace one of the template's, so that its work is charged.
 fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     use Instruction as I;
     // Without a local id (`!0`), so that the filter is looked up by name.

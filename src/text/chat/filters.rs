@@ -39,7 +39,7 @@ pub(super) fn add(e: &mut Environment, budget: &Arc<Budget>) {
     add_checked(e, budget);
 }
 
-/// The operator `%`.
+/// The filter that replaces the operator `%`.
 pub(super) const REMAINDER: &str = "%";
 
 /// `left % right`: a format with its arguments, or a remainder with the sign of the divisor.
@@ -124,14 +124,14 @@ fn text_at(all: &[Value], i: usize) -> Cow<'_, str> {
     }
 }
 
-/// The number in a place, or under a name.
+/// The argument at index `i` of `all`, or the one with this name; 0 if there is neither.
 fn number_at(all: &[Value], i: usize, name: &str) -> u64 {
     let named =
         || all.last().and_then(|last| from_args::<(Kwargs,)>(std::slice::from_ref(last)).ok()?.0.get(name).ok());
     all.get(i).and_then(|value| u64::try_from(value.clone()).ok()).or_else(named).unwrap_or(0)
 }
 
-/// The size of joined texts.
+/// The size of the text that joining `items` makes, with `between` between each two.
 pub(super) fn joined_size(items: &Value, between: &str) -> Result<u64, Excess> {
     let separators = (items.len().unwrap_or(0) as u64).saturating_mul(between.len() as u64);
     Ok(weigh(items)?.saturating_add(separators))

@@ -18,7 +18,7 @@ struct Style {
     sort_keys: bool,
 }
 
-/// Largest indent, in characters.
+/// The largest indent of JSON text, in spaces.
 const MAX_INDENT: usize = 16;
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.

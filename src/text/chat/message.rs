@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The input of a chat template.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatInput<'a> {
-    /// The conversation.
+    /// The messages of the conversation, oldest first.
     pub messages: &'a [Message],
     /// The functions that the model may call, as OpenAI describes them: `{"type": "function", "function": {..}}`. Empty
     /// for a template without a syntax of calls ([`ChatTemplate::calls`](super::ChatTemplate::calls)).
@@ -42,7 +42,7 @@ impl<'a, const N: usize> From<&'a [Message; N]> for ChatInput<'a> {
 pub struct Message {
     /// `system` (first message only), `user` or `assistant`; where the template has a syntax of calls, `tool` too.
     pub role: String,
-    /// The message's content.
+    /// The content of the message.
     pub content: MessageContent,
     /// The name of the function whose result a `tool` message is.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]

@@ -55,7 +55,7 @@ fn of_list(list: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error
     }
 }
 
-/// Whether a text begins or ends with one of the given texts.
+/// Python's `startswith` (`at_start`) or `endswith`, with one text or several.
 fn has_end(text: &str, arguments: &[Value], at_start: bool) -> Result<Value, Error> {
     let (ends,): (Value,) = from_args(arguments)?;
     let ends: Vec<Value> = if ends.as_str().is_some() { vec![ends] } else { ends.try_iter()?.collect() };

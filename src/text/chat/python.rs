@@ -9,7 +9,7 @@ pub(super) fn fail<T>(what: impl Into<std::borrow::Cow<'static, str>>) -> Result
     Err(Error::new(ErrorKind::InvalidOperation, what))
 }
 
-/// Python's `str`.
+/// Python's `str`: the text of a value as a template prints it.
 pub(super) fn text_of(value: &Value) -> String {
     let mut text = String::new();
     write_text(&mut text, value);
@@ -24,7 +24,7 @@ fn write_text(out: &mut String, value: &Value) {
     }
 }
 
-/// Python's `repr`.
+/// Python's `repr`: a value with quotes around texts, as in lists that a template prints.
 fn write_repr(out: &mut String, value: &Value) {
     match value.kind() {
         ValueKind::String => write_quoted(out, value.as_str().unwrap_or_default()),

@@ -19,7 +19,7 @@ pub(super) const MAX_ELIFS: usize = 128;
 /// The filter after a factor. The compiled program does not have it.
 pub(super) const FACTOR: &str = "factor";
 
-/// The whitespace settings of transformers' Jinja.
+/// Whitespace as transformers configures Jinja: blocks are trimmed, and no newline remains at the end.
 pub(super) fn blanks() -> WhitespaceConfig {
     WhitespaceConfig { keep_trailing_newline: false, lstrip_blocks: true, trim_blocks: true }
 }

@@ -25,11 +25,11 @@ pub(super) fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
 pub(super) struct Candidates {
     /// Sorted by [`likelier`] if fewer than the vocabulary are kept, else by id. It never outgrows its capacity.
     pub(super) list: Vec<Candidate>,
-    /// The most tokens to keep.
+    /// The number of likeliest tokens that the filters need.
     keep: usize,
     /// The number of tokens at which the list is thinned.
     limit: usize,
-    /// Whether `keep` is the whole vocabulary.
+    /// True if `keep` is the size of the vocabulary, so that no token is dropped.
     all: bool,
 }
 

@@ -44,12 +44,12 @@ impl Default for SamplerConfig {
 }
 
 impl SamplerConfig {
-    /// Always the likeliest token.
+    /// Settings that always choose the likeliest token.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Forbids tokens.
+    /// Adds a bias of −∞ for each of the tokens.
     #[cfg(any(feature = "cli", feature = "serve", test))]
     pub(crate) fn forbid(&mut self, ids: &[u32]) {
         self.bias.extend(ids.iter().map(|&id| (id, f32::NEG_INFINITY)));
@@ -106,22 +106,22 @@ impl SamplerConfig {
         }
     }
 
-    /// Whether the choice is always the token with the largest logit.
+    /// True if the choice is always the token with the largest logit: temperature 0, without bias or penalties.
     pub fn is_argmax(&self) -> bool {
         self.temperature == 0.0 && !self.edits()
     }
 
-    /// Whether any logit is changed.
+    /// True if a bias or a penalty changes logits.
     pub(super) fn edits(&self) -> bool {
         self.penalizes() || !self.bias.is_empty()
     }
 
-    /// Whether a token is penalised for its earlier occurrences.
+    /// True if any penalty for earlier occurrences of a token is set.
     pub(crate) fn penalizes(&self) -> bool {
         self.repeat_penalty != 1.0 || self.counts()
     }
 
-    /// Whether the reply's tokens are counted.
+    /// Whether penalties need to know how often each token occurred in the reply.
     pub(super) fn counts(&self) -> bool {
         self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }

@@ -22,7 +22,7 @@ impl TokenSet {
         }
     }
 
-    /// Removes all tokens.
+    /// Removes all tokens from the set.
     pub fn clear(&mut self) {
         self.words.fill(0);
     }
@@ -38,17 +38,17 @@ impl TokenSet {
         }
     }
 
-    /// Whether the set contains a token.
+    /// True if the set contains the token `id`.
     pub fn contains(&self, id: u32) -> bool {
         self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 != 0)
     }
 
-    /// The bits, in the layout of [`TokenSet::copy_from_words`].
+    /// The set as bits, in the layout of [`TokenSet::copy_from_words`].
     pub(super) fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// The size of the vocabulary.
+    /// The number of tokens in the vocabulary, and so of bits.
     pub fn vocab(&self) -> usize {
         self.vocab
     }

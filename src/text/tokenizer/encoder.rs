@@ -10,7 +10,7 @@ use tokenizers::OffsetType;
 pub struct TextEncoder<'a> {
     tokenizer: &'a Tokenizer,
     windows: Windows,
-    /// Text that is not encoded yet.
+    /// The end of the text so far, whose tokens are not certain yet.
     text: String,
     ids: Vec<u32>,
 }

@@ -10,7 +10,7 @@ use crate::display::quote;
 use crate::text::bpe::{Bpe, Rules, TokenTable};
 use crate::text::limits::{ADDED, LONGEST, MERGES, most};
 
-/// The fields used for encoding.
+/// The fields of a tokenizer.json that encoding and decoding need.
 #[derive(Deserialize)]
 pub(super) struct TokenizerFile {
     #[serde(default)]

@@ -29,7 +29,7 @@ struct ModelKind {
 }
 
 impl TokenizerKind {
-    /// The first difference from Gemma's tokenizer.
+    /// The first setting in which this tokenizer differs from Gemma's; `None` if there is no difference.
     pub(super) fn find_difference(&self) -> Option<&'static str> {
         // The decoder that `PieceTable` and `StreamDecoder` reproduce.
         let decoder = json!({"type": "Sequence", "decoders": [

@@ -5,10 +5,10 @@ use crate::{Error, Result};
 use ash::khr::pipeline_executable_properties as extension;
 use ash::vk;
 
-/// The extension's functions.
+/// The functions of the extension that reports the output of the driver's compiler.
 pub(crate) type Inspector = extension::Device;
 
-/// Fails if the driver lacks the extension.
+/// Fails if the driver lacks the extension that reports its compiler's output.
 pub(crate) fn check_inspectable(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<()> {
     // SAFETY: `physical` comes from this instance.
     let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }

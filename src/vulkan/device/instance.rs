@@ -22,7 +22,7 @@ pub fn validation_messages() -> u64 {
     VALIDATION_MESSAGES.load(Ordering::Relaxed)
 }
 
-/// Whether the environment enables validation.
+/// True if the environment variable for Vulkan's validation layer is 1.
 pub fn validation_wanted() -> bool {
     std::env::var_os(VALIDATION_VARIABLE).is_some_and(|v| v == "1")
 }
@@ -31,9 +31,9 @@ type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
 
 /// A Vulkan instance. All objects made from it must be dropped first.
 pub(crate) struct Instance {
-    /// The loader's functions.
+    /// The functions of the Vulkan loader.
     pub(crate) entry: ash::Entry,
-    /// The instance's functions.
+    /// The functions of the Vulkan instance.
     pub(crate) functions: ash::Instance,
     messenger: Option<Messenger>,
     abandoned: Cell<bool>,
@@ -86,7 +86,7 @@ impl Instance {
         unsafe { self.functions.enumerate_physical_devices() }.map_err(failure("list devices"))
     }
 
-    /// Keeps the instance until the process ends, because a device made from it hangs.
+    /// Leaves the instance open until the process ends, because a device made from it hangs.
     pub(crate) fn abandon(&self) {
         self.abandoned.set(true);
     }

@@ -22,7 +22,7 @@ pub use failure::failure;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// The choice of a Vulkan device.
+/// Which of the listed Vulkan devices is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// A discrete device, else an integrated one, else a CPU driver.
@@ -31,18 +31,18 @@ pub enum DeviceChoice {
     Index(usize),
 }
 
-/// Vulkan-specific properties of a device, beside [`Caps`].
+/// A device's properties that only Vulkan has, beside [`Caps`].
 #[derive(Debug, Clone)]
 pub struct Features {
-    /// Whether pipelines must request the subgroup size, because the driver offers several.
+    /// True if the driver offers several subgroup sizes, so that pipelines must request one.
     pub subgroup_choice: bool,
     /// The clock of the queue's timestamps, if it has any.
     pub clock: Option<Clock>,
-    /// Whether `VK_EXT_memory_budget` reports the free part of each heap.
+    /// True if `VK_EXT_memory_budget` reports the free bytes of each heap.
     pub memory_budget: bool,
-    /// The number of its render node, if it has one: 128 for /dev/dri/renderD128.
+    /// The minor number of the device's render node: 128 for /dev/dri/renderD128. `None` without one.
     pub render_node: Option<i64>,
-    /// Whether the device's memory can be shared with other drivers.
+    /// Whether memory can be shared with other drivers as dma-bufs.
     pub sharing: Sharing,
     /// Identity of device and driver, part of the name of the file of its pipelines.
     pub cache_id: String,
@@ -51,9 +51,9 @@ pub struct Features {
 /// The clock that timestamps are read from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
-    /// Nanoseconds of a tick.
+    /// The length of a tick of the clock, in nanoseconds.
     pub nanoseconds: f64,
-    /// The valid bits; the others are undefined.
+    /// The bits of a timestamp that are valid. The others are undefined.
     pub mask: u64,
 }
 
@@ -67,19 +67,19 @@ impl Clock {
 /// An open device with one queue for compute and transfers.
 pub struct Gpu {
     instance: Instance,
-    /// The physical device.
+    /// The physical device that was chosen.
     pub physical: vk::PhysicalDevice,
-    /// The logical device's functions.
+    /// The functions of the logical device.
     pub device: ash::Device,
-    /// The queue.
+    /// The queue that all work is submitted to.
     pub queue: vk::Queue,
-    /// The queue's family.
+    /// The index of the queue's family.
     pub family: u32,
-    /// The capabilities.
+    /// The device's capabilities, in terms that all drivers share.
     pub caps: Caps,
-    /// The Vulkan-specific properties.
+    /// The device's properties that only Vulkan has.
     pub features: Features,
-    /// The heaps and memory types.
+    /// The device's heaps and memory types.
     pub memory: vk::PhysicalDeviceMemoryProperties,
     /// Set when a wait ran past its deadline. The device may never finish, so nothing is submitted, waited for or
     /// destroyed any more.
@@ -281,7 +281,7 @@ pub(crate) fn kind_of(kind: vk::PhysicalDeviceType) -> DeviceKind {
     }
 }
 
-/// The number of a device's render node. The device must have VK_EXT_physical_device_drm.
+/// The minor number of a device's render node. The device must have VK_EXT_physical_device_drm.
 fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
     let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
     let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
@@ -308,7 +308,7 @@ impl Gpu {
         Gpu::open_as(choice, true)
     }
 
-    /// The flags of every pipeline.
+    /// The flags with which every pipeline is created.
     pub(crate) fn pipeline_flags(&self) -> vk::PipelineCreateFlags {
         match self.inspector {
             None => vk::PipelineCreateFlags::empty(),

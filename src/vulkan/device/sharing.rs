@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 const DMA_BUF: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::DMA_BUF_EXT;
 
-/// Usage flags of every buffer.
+/// The usage flags with which every buffer is created.
 pub(crate) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS.as_raw()
@@ -19,9 +19,9 @@ pub(crate) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
 /// The device's support for sharing memory with other drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharing {
-    /// Whether memory can be exported as a dma-buf.
+    /// True if the device's memory can be exported as a dma-buf.
     pub exports: bool,
-    /// Whether a dma-buf can be imported as memory.
+    /// True if a dma-buf can be imported as the device's memory.
     pub imports: bool,
 }
 
@@ -46,7 +46,7 @@ impl Sharing {
         }
     }
 
-    /// The extensions needed.
+    /// The device extensions that exporting and importing need.
     pub(crate) fn extensions(self) -> &'static [&'static CStr] {
         match self.exports || self.imports {
             true => &[ash::khr::external_memory_fd::NAME, ash::ext::external_memory_dma_buf::NAME],
@@ -61,7 +61,8 @@ pub(crate) struct DmaBufs {
 }
 
 impl DmaBufs {
-    /// Only for a device that was opened with [`Sharing::extensions`].
+    /// The functions of `device`, which was opened with [`Sharing::extensions`]. Without these, calling them is
+    /// undefined.
     pub(crate) fn new(instance: &ash::Instance, device: &ash::Device) -> DmaBufs {
         DmaBufs { functions: ash::khr::external_memory_fd::Device::new(instance, device) }
     }

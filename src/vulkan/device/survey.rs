@@ -11,19 +11,19 @@ use std::ffi::CStr;
 /// A device that the loader lists.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// The device's name.
+    /// The device's name, from its driver.
     pub name: String,
-    /// Discrete, integrated, CPU, ….
+    /// The kind of the device: discrete, integrated, CPU, ….
     pub kind: DeviceKind,
-    /// Vulkan's version.
+    /// The version of Vulkan that the device supports.
     pub api: [u32; 3],
     /// The driver's name and version, as the driver gives them.
     pub driver: String,
     /// The reason why it cannot run Kiln; `None` if it can.
     pub unfit: Option<String>,
-    /// The capabilities, if it can run Kiln.
+    /// The device's capabilities; `None` if it cannot run Kiln.
     pub caps: Option<Caps>,
-    /// Every shape of its matrix units.
+    /// Each shape of matrices that the device's matrix units multiply.
     pub shapes: Vec<String>,
     /// Optional extensions that Kiln uses, and whether the device has each.
     pub extensions: Vec<(&'static str, bool)>,

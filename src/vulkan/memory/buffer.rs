@@ -23,20 +23,20 @@ pub struct Buffer {
     cached: bool,
     /// The memory as a dma-buf, if it is one.
     dma_buf: Option<DmaBuf>,
-    /// The host's mapping of another driver's dma-buf.
+    /// The host's mapping of a dma-buf that another driver allocated.
     view: Option<Mapping>,
-    /// Whether the host has announced its access to that driver.
+    /// True while the host's access to the dma-buf is announced to the driver that allocated it.
     held: Cell<bool>,
 }
 
-/// The source of a buffer's memory.
+/// The allocation that a buffer is made of.
 #[derive(Debug)]
 pub enum Backing {
-    /// The Vulkan driver.
+    /// Memory that the Vulkan driver allocates.
     Driver,
-    /// The Vulkan driver, exported as a dma-buf.
+    /// Memory that the Vulkan driver allocates and exports as a dma-buf.
     Exported,
-    /// An imported dma-buf.
+    /// A dma-buf of another driver, which is imported.
     Imported(DmaBuf),
 }
 

@@ -39,7 +39,7 @@ fn fitting(types: &[vk::MemoryType], heap: usize, allowed: u32, access: HostAcce
     fit
 }
 
-/// Whether host access to device memory must go through a staging buffer: some heap cannot be mapped, or only uncached.
+/// True if host access to device memory must go through a staging buffer: some heap cannot be mapped, or only uncached.
 pub fn needs_staging(gpu: &Gpu) -> bool {
     (0..gpu.memory.memory_heap_count as usize).any(|heap| {
         memory_types(gpu, heap, u32::MAX, HostAccess::Device).first().is_some_and(|&t| {

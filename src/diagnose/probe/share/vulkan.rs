@@ -11,7 +11,7 @@ use crate::vulkan::{Gpu, Vulkan};
 use crate::{Result, sys};
 use std::rc::Rc;
 
-/// The device, if it is Vulkan's.
+/// The device as Vulkan's; `None` if another driver opened it.
 fn gpu(device: &OpenDevice) -> Option<&Rc<Gpu>> {
     match device {
         OpenDevice::Vulkan(gpu) => Some(gpu),
@@ -32,7 +32,7 @@ pub(super) fn check(
     }
 }
 
-/// The device, if it imports dma-bufs.
+/// The device, if it was opened by Vulkan and can import dma-bufs.
 pub(super) fn importer(device: Option<&OpenDevice>) -> Option<&Rc<Gpu>> {
     device.and_then(gpu).filter(|gpu| gpu.features.sharing.imports)
 }

@@ -38,15 +38,15 @@ push_blocks! {
 
     /// The words of a relay for a product.
     ProductRelayPush {
-        /// As in [`RelayPush`].
+        /// The counter of the dispatch's workgroups, as in [`RelayPush`].
         turn: u32,
-        /// As in [`RelayPush`].
+        /// The number of workgroups of the dispatch before to wait for, as in [`RelayPush`].
         before: u32,
         /// Device address of the weights that the next product reads: bits 0 to 31.
         ahead_low: u32,
-        /// Bits 32 to 63.
+        /// Device address of the weights that the next product reads: bits 32 to 63.
         ahead_high: u32,
-        /// Their bytes. 0: no product follows, or dispatches are not relayed.
+        /// Number of bytes of these weights. 0: no product follows, or dispatches are not relayed.
         ahead_bytes: u32,
     }
 
@@ -56,57 +56,57 @@ push_blocks! {
         turn: u32,
         /// As in [`RelayPush`], for each stage.
         before: u32,
-        /// Stages of the dispatch before.
+        /// Number of stages of the dispatch before.
         stages: u32,
-        /// As in [`ProductRelayPush`].
+        /// As in [`ProductRelayPush`]: bits 0 to 31 of the address of the next product's weights.
         ahead_low: u32,
-        /// As in [`ProductRelayPush`].
+        /// As in [`ProductRelayPush`]: bits 32 to 63 of the address of the next product's weights.
         ahead_high: u32,
-        /// As in [`ProductRelayPush`].
+        /// As in [`ProductRelayPush`]: the number of bytes of the next product's weights.
         ahead_bytes: u32,
     }
 
-    /// embed.comp.
+    /// Push constants of embed.comp.
     EmbedPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// `[vocab, cols]` in a weight format ([`crate::model::WeightFormat`]).
         table: u64,
         /// The table's scales: INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
         scales: u64,
-        /// f32 `[rows, out_stride]`.
+        /// Address of the output, f32 `[rows, out_stride]`.
         x_out: u64,
-        /// State word of row 0's token.
+        /// Index of the step state's word with row 0's token.
         token: u32,
-        /// State word of row 0's position.
+        /// Index of the step state's word with row 0's position.
         position: u32,
-        /// State word of row 0's next token.
+        /// Index of the step state's word with row 0's next token.
         next: u32,
         /// Columns of the table, padded to 16.
         cols: u32,
         /// Elements from row to row of the output.
         out_stride: u32,
-        /// Elements of a row.
+        /// Number of elements in a row.
         count: u32,
-        /// Factor of a row.
+        /// The factor by which each embedding is multiplied.
         scale: f32,
     }
 
     /// norm.comp. Operands that a module does not use may be any address.
     NormPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, x_stride]`.
+        /// Address of the input, f32 `[rows, x_stride]`.
         x: u64,
-        /// f32 `[width]`.
+        /// Address of the norm's weights, f32 `[width]`.
         w: u64,
-        /// f32 `[rows, residual_stride]`, added to.
+        /// Address of the residual, to which the result is added: f32 `[rows, residual_stride]`.
         residual: u64,
         /// f32 `[width]`, of the second norm.
         w2: u64,
         /// f32 `[1]`, multiplies the sum with the residual.
         scalar: u64,
-        /// f32 `[rows, out_stride]`.
+        /// Address of the output, f32 `[rows, out_stride]`.
         y_out: u64,
         /// `[rows]` in a packed activation layout (activation_layout.glsl).
         packed: u64,
@@ -114,13 +114,13 @@ push_blocks! {
         w3: u64,
         /// The second output, `[rows]` in the same packed layout and with the same stride.
         packed2: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
         /// 1: row r is read from row head_first + r; else if not 0: from the row in the state word `gather + r`.
         gather: u32,
         /// Elements of a row, a multiple of 4.
         width: u32,
-        /// Elements from row to row of x.
+        /// Distance from one row of x to the next, in elements.
         x_stride: u32,
         /// Elements from row to row of the residual.
         residual_stride: u32,
@@ -130,7 +130,7 @@ push_blocks! {
         packed_stride: u32,
         /// Elements of a row of the packed output, with its padding.
         padded: u32,
-        /// Added to the mean square.
+        /// A small number that is added to the mean square, so that its root is never 0.
         eps: f32,
         /// Added to the mean square of the second norm.
         eps2: f32,
@@ -138,23 +138,23 @@ push_blocks! {
 
     /// linear.comp and linear_tile.comp. Of experts, the weight is `[experts, n, k]`, and rows are expert rows.
     LinearPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// `[n, k]`, with GELU `[2 n, k]`, in a weight format ([`crate::model::WeightFormat`]).
         weight: u64,
         /// Its scales: INT8: f32, one for each row. INT4: f16, one for each 32 inputs of each row.
         scales: u64,
-        /// f32 `[rows, x_stride]`.
+        /// Address of the input, f32 `[rows, x_stride]`.
         x: u64,
-        /// f32 `[rows, out_stride]`.
+        /// Address of the output, f32 `[rows, out_stride]`.
         y_out: u64,
         /// The tiles of expert rows (experts.glsl), four u32 each; unused by other products.
         table: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Outputs.
+        /// Number of outputs of the product.
         n: u32,
-        /// Inputs, padded to 16.
+        /// Number of inputs of the product, padded to a multiple of 16.
         k: u32,
         /// Elements from row to row of x, a multiple of 16.
         x_stride: u32,
@@ -162,9 +162,9 @@ push_blocks! {
         out_stride: u32,
     }
 
-    /// linear_dot.comp.
+    /// Push constants of linear_dot.comp.
     LinearDotPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// `[n, K]`, with GELU `[2 n, K]`, in a weight format but BF16, in BLOCKS loads a row.
         weight: u64,
@@ -176,13 +176,13 @@ push_blocks! {
         y_out: u64,
         /// The tiles of expert rows (experts.glsl), four u32 each; unused by other products.
         table: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Outputs.
+        /// Number of outputs of the product.
         n: u32,
         /// Elements of a row of x, with its padding.
         x_padded: u32,
-        /// Bytes from row to row of x.
+        /// Distance from one row of x to the next, in bytes.
         x_stride: u32,
         /// Elements, with GELU bytes, from row to row of the output.
         out_stride: u32,
@@ -192,9 +192,9 @@ push_blocks! {
         apart: u32,
     }
 
-    /// linear_dot_tile.comp.
+    /// Push constants of linear_dot_tile.comp.
     LinearDotTilePush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// `[n, 16 * blocks]` in a weight format but BF16.
         weight: u64,
@@ -202,17 +202,17 @@ push_blocks! {
         scales: u64,
         /// Int16Block for INT8, else Int16Sums `[rows, x_padded]`.
         x: u64,
-        /// f32 `[rows, out_stride]`.
+        /// Address of the output, f32 `[rows, out_stride]`.
         y_out: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Outputs.
+        /// Number of outputs of the product.
         n: u32,
-        /// Inputs, in blocks of 16.
+        /// Number of inputs of the product, in blocks of 16.
         blocks: u32,
         /// Elements of a row of x, with its padding.
         x_padded: u32,
-        /// Bytes from row to row of x.
+        /// Distance from one row of x to the next, in bytes.
         x_stride: u32,
         /// Elements from row to row of the output.
         out_stride: u32,
@@ -220,7 +220,7 @@ push_blocks! {
 
     /// product.glsl: linear_matrix.comp and linear_fragment.comp. Addresses are multiples of 64 unless said otherwise.
     LinearMatrixPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// `[n, k]`, with GATED `[2 n, k]`, in a weight format but BF16; a multiple of 16.
         weight: u64,
@@ -239,11 +239,11 @@ push_blocks! {
         arrived: u64,
         /// The tiles of expert rows (experts.glsl), four u32 each; unused by other products.
         table: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Outputs.
+        /// Number of outputs of the product.
         n: u32,
-        /// Inputs, padded to 16.
+        /// Number of inputs of the product, padded to a multiple of 16.
         k: u32,
         /// Bytes from row to row of x, a multiple of 64.
         x_stride: u32,
@@ -257,7 +257,7 @@ push_blocks! {
 
     /// head_prepare.comp. Operands that no workgroup accesses may be any address.
     HeadPreparePush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// f32 `[rows, stride]`, of which heads * dim are used.
         q: u64,
@@ -275,19 +275,19 @@ push_blocks! {
         frequencies_k: u64,
         /// The sequences' page tables, u64 `[sequence][entries]`.
         table: u64,
-        /// State word of row 0's position.
+        /// Index of the step state's word with row 0's position.
         position: u32,
-        /// State word of row 0's sequence.
+        /// Index of the step state's word with row 0's sequence.
         sequence: u32,
-        /// Query heads.
+        /// Number of query heads.
         heads: u32,
-        /// KV heads.
+        /// Number of key heads, and of value heads.
         kv_heads: u32,
         /// Elements of a head, even and at most 512.
         dim: u32,
         /// Elements from row to row of q, k and v.
         stride: u32,
-        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        /// How page tables are read, and the offset of the layer's data in a page: shaders/kv.glsl.
         paging: u32,
         /// 0: k is already normed and rotated.
         norm_k: u32,
@@ -303,7 +303,7 @@ push_blocks! {
 
     /// attend.comp. k, v, wq, wk and frequencies are for FUSED.
     AttendPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// f32 `[rows, stride]`, of which heads * DIM are used.
         q: u64,
@@ -323,31 +323,31 @@ push_blocks! {
         y_out: u64,
         /// Counters u32 `[rows of the grid][heads / GROUP]`, then the sums of each part of the keys.
         scratch: u64,
-        /// State word of row 0's position.
+        /// Index of the step state's word with row 0's position.
         position: u32,
-        /// State word of row 0's sequence.
+        /// Index of the step state's word with row 0's sequence.
         sequence: u32,
-        /// Query heads.
+        /// Number of query heads.
         heads: u32,
-        /// KV heads.
+        /// Number of key heads, and of value heads.
         kv_heads: u32,
         /// Elements from row to row of q, k and v.
         stride: u32,
         /// From row to row of the output: elements in f32, bytes in a packed layout.
         out_stride: u32,
-        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        /// How page tables are read, and the offset of the layer's data in a page: shaders/kv.glsl.
         paging: u32,
-        /// Positions in view; 0: all.
+        /// Number of positions that a row attends to, its own included; 0: all.
         window: u32,
-        /// Factor of the scores.
+        /// The factor of attention's scores, before softmax.
         scale: f32,
         /// Added to the mean square in the norms.
         eps: f32,
     }
 
-    /// attend_matrix.comp.
+    /// Push constants of attend_matrix.comp.
     AttendMatrixPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
         q: u64,
@@ -359,13 +359,13 @@ push_blocks! {
         parts: u64,
         /// A counter u32 for each of the grid's x and y, zero before and after.
         arrived: u64,
-        /// State word of row 0's position; the rows of the chunk follow it.
+        /// Index of the step state's word with row 0's position; the rows of the chunk follow it.
         position: u32,
-        /// State word of row 0's sequence, which all rows of the chunk share.
+        /// Index of the step state's word with row 0's sequence, which all rows of the chunk share.
         sequence: u32,
-        /// Query heads.
+        /// Number of query heads.
         heads: u32,
-        /// KV heads.
+        /// Number of key heads, and of value heads.
         kv_heads: u32,
         /// Query heads of a workgroup, a divisor of heads / kv_heads.
         group: u32,
@@ -373,31 +373,31 @@ push_blocks! {
         q_stride: u32,
         /// Bytes from row to row of the output, a multiple of 16.
         out_stride: u32,
-        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        /// How page tables are read, and the offset of the layer's data in a page: shaders/kv.glsl.
         paging: u32,
-        /// Positions in view; 0: all.
+        /// Number of positions that a row attends to, its own included; 0: all.
         window: u32,
-        /// Factor of the scores.
+        /// The factor of attention's scores, before softmax.
         scale: f32,
     }
 
-    /// pack.comp.
+    /// Push constants of pack.comp.
     PackPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, in_stride]`.
+        /// Address of the input, f32 `[rows, in_stride]`.
         x: u64,
         /// f32 `[rows, in_stride]`; GELU only.
         up: u64,
-        /// `[rows]` in the layout FORM.
+        /// Address of the output, `[rows]` in the activation layout FORM.
         y_out: u64,
         /// u32 `[rows]`: the rows that are gathered; unused without GATHER.
         list: u64,
         /// u32 `[rows, PARTS]`: the bits of each part's largest magnitude; unused with one part.
         tops: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Elements of a row, even.
+        /// Number of elements in a row, which is even.
         width: u32,
         /// Elements from row to row of x and up.
         in_stride: u32,
@@ -409,35 +409,35 @@ push_blocks! {
 
     /// route.comp. Without a product, only `scores` is read, not `x`, `w` and `router`.
     RoutePush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, x_stride]`.
+        /// Address of the input, f32 `[rows, x_stride]`.
         x: u64,
         /// f32 `[width]`: the norm's weights.
         w: u64,
         /// bf16 `[experts, width padded to 16]`.
         router: u64,
-        /// f32 `[rows, scores_stride]`.
+        /// Address of the router's scores, f32 `[rows, scores_stride]`.
         scores: u64,
-        /// f32 `[experts]`.
+        /// Address of each expert's factor, f32 `[experts]`.
         factors: u64,
-        /// u32 `[rows, used_stride]`.
+        /// Address of the chosen experts of each row, u32 `[rows, used_stride]`.
         chosen: u64,
-        /// f32 `[rows, used_stride]`.
+        /// Address of the gains of the chosen experts, f32 `[rows, used_stride]`.
         gains: u64,
         /// The table of tiles, one for each expert of each row; 0: it is not written.
         table: u64,
         /// A counter for each COLUMNS rows, zero before the first run (each run leaves them so).
         arrived: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
         /// Elements of a row, a multiple of 8.
         width: u32,
-        /// Elements from row to row of x.
+        /// Distance from one row of x to the next, in elements.
         x_stride: u32,
-        /// Experts, at most 256.
+        /// Number of experts, at most 256.
         experts: u32,
-        /// Experts of a row.
+        /// Number of experts that each row uses.
         used: u32,
         /// Elements from row to row of the scores.
         scores_stride: u32,
@@ -445,57 +445,57 @@ push_blocks! {
         used_stride: u32,
         /// State word to which the experts of head row 0 go, too; the next row's follow. 0: they are not kept.
         kept: u32,
-        /// Factor of the scores.
+        /// The factor of the router's scores.
         scale: f32,
-        /// Added to the mean square.
+        /// A small number that is added to the mean square, so that its root is never 0.
         eps: f32,
     }
 
-    /// group.comp.
+    /// Push constants of group.comp.
     GroupPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// u32 `[rows, used_stride]`.
+        /// Address of the chosen experts of each row, u32 `[rows, used_stride]`.
         chosen: u64,
-        /// The table of tiles.
+        /// Address of the table of tiles.
         table: u64,
         /// u32 `[expert rows]`: the expert row, by rows of the pass, that stands at each place.
         list: u64,
         /// u32 `[expert rows]`: its inverse.
         place: u64,
-        /// State word that counts the expert rows.
+        /// Index of the step state's word with the number of expert rows.
         which: u32,
-        /// Experts, at most 256.
+        /// Number of experts, at most 256.
         experts: u32,
-        /// Experts of a row.
+        /// Number of experts that each row uses.
         used: u32,
         /// Elements from row to row of `chosen`.
         used_stride: u32,
-        /// Most rows of a tile.
+        /// The most rows of a tile.
         height: u32,
-        /// Entries of the table.
+        /// Number of entries in the table.
         tiles: u32,
     }
 
-    /// expert_sum.comp.
+    /// Push constants of expert_sum.comp.
     ExpertSumPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[expert rows, x_stride]`.
+        /// Address of the input, f32 `[expert rows, x_stride]`.
         x: u64,
-        /// f32 `[rows, used_stride]`.
+        /// Address of the gains of the chosen experts, f32 `[rows, used_stride]`.
         gains: u64,
         /// u32 `[expert rows]`, as in [`GroupPush`].
         place: u64,
-        /// f32 `[rows, out_stride]`.
+        /// Address of the output, f32 `[rows, out_stride]`.
         y_out: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
         /// Elements of a row, a multiple of 4.
         width: u32,
-        /// Experts of a row.
+        /// Number of experts that each row uses.
         used: u32,
-        /// Elements from row to row of x.
+        /// Distance from one row of x to the next, in elements.
         x_stride: u32,
         /// Elements from row to row of the gains.
         used_stride: u32,
@@ -503,23 +503,23 @@ push_blocks! {
         out_stride: u32,
     }
 
-    /// join.comp.
+    /// Push constants of join.comp.
     JoinPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
         /// f32 `[rows, stride]`: the dense half's output.
         x: u64,
         /// f32 `[expert rows, stride]`: the experts' outputs.
         parts: u64,
-        /// f32 `[rows, used_stride]`.
+        /// Address of the gains of the chosen experts, f32 `[rows, used_stride]`.
         gains: u64,
         /// u32 `[expert rows]`, as in [`GroupPush`].
         place: u64,
-        /// f32 `[rows, stride]`, added to.
+        /// Address of the residual, to which the result is added: f32 `[rows, stride]`.
         residual: u64,
-        /// `[rows]` in the layout FORM.
+        /// Address of the output, `[rows]` in the activation layout FORM.
         y_out: u64,
-        /// The layer's weights.
+        /// Address of the layer's weights.
         weights: u64,
         /// f32 `[width]`: the weights of the next layer's first norm.
         next: u64,
@@ -531,7 +531,7 @@ push_blocks! {
         w: u32,
         /// The same of the layer's scalar, `[1]`.
         scalar: u32,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
         /// Elements of a row, a multiple of 4.
         width: u32,
@@ -543,51 +543,51 @@ push_blocks! {
         out_stride: u32,
         /// Elements of a row of the output, with its padding.
         padded: u32,
-        /// Added to the mean squares.
+        /// A small number that is added to the mean squares, so that their roots are never 0.
         eps: f32,
     }
 
-    /// soft_cap.comp.
+    /// Push constants of soft_cap.comp.
     SoftCapPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, stride]`.
+        /// Address of the input, f32 `[rows, stride]`.
         x: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Elements of a row.
+        /// Number of elements in a row.
         width: u32,
-        /// Elements from row to row.
+        /// Distance from one row to the next, in elements.
         stride: u32,
-        /// The bound.
+        /// The bound: a logit x becomes cap * tanh(x / cap).
         cap: f32,
     }
 
-    /// argmax.comp.
+    /// Push constants of argmax.comp.
     ArgmaxPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, stride]`.
+        /// Address of the input, f32 `[rows, stride]`.
         x: u64,
         /// Counters u32 `[rows]`, then `[rows, GROUPS]` of value and index.
         scratch: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// State word of row 0's argmax.
+        /// Index of the step state's word with row 0's argmax.
         next: u32,
         /// State word of whether row 0's largest is finite.
         finite: u32,
-        /// Elements of a row.
+        /// Number of elements in a row.
         width: u32,
-        /// Elements from row to row.
+        /// Distance from one row to the next, in elements.
         stride: u32,
     }
 
-    /// block_sums.comp.
+    /// Push constants of block_sums.comp.
     BlockSumsPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, stride]`.
+        /// Address of the input, f32 `[rows, stride]`.
         x: u64,
         /// u32 `[rows, ask_stride]`: sample requests ([`crate::schedule::choice`]).
         ask: u64,
@@ -597,11 +597,11 @@ push_blocks! {
         sums: u64,
         /// f32 `[rows, tops_stride]`: each part's largest eligible logit.
         tops: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Elements of a row.
+        /// Number of elements in a row.
         width: u32,
-        /// Elements from row to row of x.
+        /// Distance from one row of x to the next, in elements.
         stride: u32,
         /// Words from a row of `ask` to the next.
         ask_stride: u32,
@@ -613,11 +613,11 @@ push_blocks! {
         tops_stride: u32,
     }
 
-    /// candidates.comp.
+    /// Push constants of candidates.comp.
     CandidatesPush {
-        /// The step state.
+        /// Address of the step state, which has the pass's rows ([`crate::schedule::layout::StateLayout`]).
         state: u64,
-        /// f32 `[rows, stride]`.
+        /// Address of the input, f32 `[rows, stride]`.
         x: u64,
         /// u32 `[rows, ask_stride]`: sample requests ([`crate::schedule::choice`]).
         ask: u64,
@@ -629,11 +629,11 @@ push_blocks! {
         tops: u64,
         /// u32 `[rows, found_stride]`: sample results.
         found: u64,
-        /// State word that counts the live rows.
+        /// Index of the step state's word with the number of live rows.
         which: u32,
-        /// Elements of a row.
+        /// Number of elements in a row.
         width: u32,
-        /// Elements from row to row of x.
+        /// Distance from one row of x to the next, in elements.
         stride: u32,
         /// Words from a row of `ask` to the next.
         ask_stride: u32,
@@ -649,37 +649,37 @@ push_blocks! {
         next: u32,
     }
 
-    /// copy.comp.
+    /// Push constants of copy.comp.
     CopyPush {
         /// The words to copy. 0: zeros.
         source: u64,
-        /// Their place afterwards.
+        /// Address that the words are copied to.
         target: u64,
-        /// Words.
+        /// Number of words to copy.
         words: u32,
     }
 
-    /// read.comp.
+    /// Push constants of read.comp.
     ReadPush {
-        /// The bytes to read.
+        /// Address of the bytes to read.
         data: u64,
         /// Address of 16 bytes that may be written.
         sink: u64,
-        /// 16-byte words to read.
+        /// Number of words of 16 bytes to read.
         words: u32,
     }
 
-    /// fragment.comp.
+    /// Push constants of fragment.comp.
     FragmentPush {
         /// u32: a bit set of the values of [`crate::lower::units::MatrixUnits::row_lanes`] that hold.
         found: u64,
     }
 
-    /// matrix_rate.comp.
+    /// Push constants of matrix_rate.comp.
     MatrixRatePush {
         /// Address of 4 bytes that may be written.
         sink: u64,
-        /// Rounds of 16 products.
+        /// Number of rounds, each of 16 products.
         rounds: u32,
     }
 }

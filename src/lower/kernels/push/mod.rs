@@ -23,17 +23,17 @@ pub enum FieldType {
 /// A field of a push block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// The name in the GLSL.
+    /// The field's name in the GLSL source.
     pub name: &'static str,
-    /// Bytes from the block's start.
+    /// The offset of the field from the block's start, in bytes.
     pub offset: usize,
-    /// The type.
+    /// The type of the field.
     pub kind: FieldType,
 }
 
 /// A push block, or a part of one.
 pub trait PushBlock: Pod {
-    /// The fields in order.
+    /// The fields of the block in order.
     const FIELDS: &'static [Field];
 }
 
@@ -59,7 +59,7 @@ impl Push {
         self
     }
 
-    /// The bytes.
+    /// The push constants as bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

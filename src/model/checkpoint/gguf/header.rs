@@ -25,7 +25,7 @@ use crate::{Error, Result};
 
 /// The longest header that is read, in bytes. Gemma 3's has 6 MB, most of it the tokenizer.
 const MAX_HEADER: usize = 64 << 20;
-/// Bytes of a file's first read.
+/// The number of bytes that are first read of a file.
 const FIRST_READ: usize = 1 << 20;
 /// Most keys, and most tensors: far above any model's.
 const MAX_ENTRIES: u64 = 1 << 16;
@@ -40,17 +40,17 @@ pub(super) const REMEDY: &str = "download the file again, or export the model an
 /// The type of a value, or of an array's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
-    /// Unsigned, of this many bytes.
+    /// An unsigned integer of this many bytes.
     Unsigned(usize),
-    /// Signed, of this many bytes.
+    /// A signed integer of this many bytes.
     Signed(usize),
-    /// IEEE single.
+    /// An IEEE single.
     F32,
-    /// IEEE double.
+    /// An IEEE double.
     F64,
-    /// One byte, 0 or 1.
+    /// A boolean in one byte, 0 or 1.
     Bool,
-    /// UTF-8.
+    /// A text in UTF-8.
     Text,
 }
 
@@ -112,16 +112,16 @@ pub enum MetadataValue {
     Signed(i64),
     /// A float of either size.
     Float(f64),
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// Text.
+    /// A text in UTF-8.
     Text(String),
-    /// Values of one kind.
+    /// An array of values of one kind.
     Array(MetadataArray),
 }
 
 impl MetadataValue {
-    /// An integer that is not negative.
+    /// The value as an unsigned integer, if it is one that is not negative.
     pub fn as_unsigned(&self) -> Option<u64> {
         match self {
             MetadataValue::Unsigned(n) => Some(*n),
@@ -130,7 +130,7 @@ impl MetadataValue {
         }
     }
 
-    /// A float.
+    /// The value as a float, if it is one.
     pub fn as_float(&self) -> Option<f64> {
         match self {
             MetadataValue::Float(x) => Some(*x),
@@ -138,7 +138,7 @@ impl MetadataValue {
         }
     }
 
-    /// Text.
+    /// The value as a text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             MetadataValue::Text(text) => Some(text),
@@ -146,7 +146,7 @@ impl MetadataValue {
         }
     }
 
-    /// An array.
+    /// The value as an array, if it is one.
     pub fn as_array(&self) -> Option<&MetadataArray> {
         match self {
             MetadataValue::Array(array) => Some(array),
@@ -154,7 +154,7 @@ impl MetadataValue {
         }
     }
 
-    /// The value for an error message.
+    /// The value as text for an error message, shortened if it is long.
     pub(super) fn excerpt(&self) -> String {
         match self {
             MetadataValue::Unsigned(n) => n.to_string(),
@@ -176,7 +176,7 @@ pub struct MetadataArray {
     kind: ValueType,
     len: usize,
     head: Arc<Vec<u8>>,
-    /// The bytes in `head`.
+    /// The range in `head` of the array's values.
     range: Range<usize>,
 }
 
@@ -197,12 +197,12 @@ impl MetadataArray {
         &self.head[self.range.clone()]
     }
 
-    /// The number of values.
+    /// The number of values in the array.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no value.
+    /// True if the array has no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -230,18 +230,18 @@ impl MetadataArray {
 pub struct TensorInfo {
     /// The tensor's name.
     pub name: String,
-    /// Type of its elements.
+    /// The type of the tensor's elements.
     pub dtype: GgmlType,
-    /// Dimensions, row-major.
+    /// The tensor's dimensions, row-major.
     pub shape: Vec<usize>,
-    /// Bytes, from the start of the file.
+    /// The range of the tensor's bytes, from the start of the file.
     pub range: Range<usize>,
 }
 
-/// A checked header.
+/// The header of a GGUF file, which was checked.
 #[derive(Debug)]
 pub struct GgufHeader {
-    /// Values by their keys.
+    /// The metadata of the file: values by their keys.
     pub metadata: HashMap<String, MetadataValue>,
     /// Tensors in the order of their bytes, without overlap.
     pub tensors: Vec<TensorInfo>,
@@ -301,9 +301,9 @@ impl GgufHeader {
 enum ParseFault {
     /// The header exceeds the bytes read so far.
     More,
-    /// The file is of another format.
+    /// The file is not a GGUF file.
     Foreign,
-    /// The header is wrong in this way.
+    /// The header is not valid, for this reason.
     Wrong(String),
 }
 
@@ -320,11 +320,11 @@ impl ParseFault {
     }
 }
 
-/// Reads a header front to back.
+/// A position in a header that is read from front to back.
 struct Cursor<'a> {
-    /// The start of the file.
+    /// The first bytes of the file, with the header.
     head: &'a Arc<Vec<u8>>,
-    /// Offset of the next byte.
+    /// The offset of the next byte to read.
     at: usize,
     /// Length of the file, at least that of `head`.
     len: usize,
@@ -446,7 +446,7 @@ struct Claim {
     name: String,
     dtype: GgmlType,
     shape: Vec<usize>,
-    /// The size in bytes.
+    /// The size of the tensor in bytes.
     bytes: usize,
     /// Offset from the start of the tensors' bytes.
     offset: u64,

@@ -25,12 +25,12 @@ const ROPE_BASE_LOCAL_KEYS: [&str; 2] = ["rope.freq_base_swa", "rope.local.freq_
 const ROPE_BASE_KEYS: [&str; 2] = ["rope.freq_base", "rope.global.freq_base"];
 /// Experts of a layer: 0, or no key, in a dense model.
 const EXPERTS: &str = "expert_count";
-/// Experts that a row takes.
+/// The key for the number of experts that a row uses.
 const USED_EXPERTS: &str = "expert_used_count";
-/// Width of an expert.
+/// The key for the width of an expert.
 const EXPERT_FFN: &str = "expert_feed_forward_length";
 const KV_HEADS: &str = "attention.head_count_kv";
-/// Width of embeddings that each layer adds.
+/// The key for the width of embeddings that each layer adds.
 const PER_LAYER: &str = "embedding_length_per_layer_input";
 /// The tensor that divides the global layers' frequencies: 1 for pairs that turn, and far above for the others.
 pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
@@ -44,7 +44,7 @@ const OLLAMAS_CAP: f64 = 30.0;
 /// Keys of the architecture that only Ollama's converter writes. Its files also contain the vision tower.
 const OLLAMAS: [&str; 4] =
     ["rope.global.freq_base", "rope.local.freq_base", "mm.tokens_per_image", "vision.block_count"];
-/// The key of a file's family.
+/// The key for the name of a file's model family.
 const KEY: &str = "general.architecture";
 
 /// The description of EmbeddingGemma in an error.
@@ -52,11 +52,11 @@ pub(super) const EMBEDS: &str = "EmbeddingGemma, which makes vectors and no text
 
 /// The facts of a file's tensors that its keys leave out.
 pub(super) struct TensorFacts<'a> {
-    /// Rows of the embedding.
+    /// The number of rows in the embedding table.
     pub(super) vocab: usize,
     /// Whether the head is the embedding table: the files have no other.
     pub(super) tied: bool,
-    /// Whether a layer has a projection of values.
+    /// Tells whether the layer with this index has a projection of values.
     pub(super) has_values: &'a dyn Fn(usize) -> bool,
     /// Share of the global layers' pairs that turn, if the files have it.
     pub(super) rotated: Option<f32>,
@@ -240,7 +240,7 @@ impl Metadata<'_> {
         Ok((local, global))
     }
 
-    /// The experts of a layer.
+    /// The number and the width of a layer's experts; `None` if it has none.
     fn experts(&self) -> Result<Option<Experts>> {
         if !self.family.config.has_experts || self.get(EXPERTS).is_none_or(|count| count.as_unsigned() == Some(0)) {
             return Ok(None);
@@ -277,7 +277,7 @@ impl Metadata<'_> {
         size.ok_or_else(|| self.wrong(KV_HEADS, value, &wanted()))
     }
 
-    /// Whether Ollama's converter wrote the file.
+    /// True if Ollama's converter wrote the file.
     fn is_ollamas(&self) -> bool {
         *self.family == GEMMA3 && self.has_ollamas_keys()
     }
@@ -372,7 +372,7 @@ impl Metadata<'_> {
         Ok(ids)
     }
 
-    /// The tokens that are never chosen.
+    /// The ids of tokens that the file says are never chosen.
     fn suppressed(&self, vocab: usize) -> Result<Vec<u32>> {
         const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
         let Some(value) = self.map.get(SUPPRESSED) else { return Ok(Vec::new()) };
@@ -434,7 +434,7 @@ impl Metadata<'_> {
     }
 }
 
-/// Whether an element of a list of layers marks its layer as local.
+/// Whether an element of a list of layers marks its layer as local. `None` if it is of another type.
 fn is_local(value: MetadataValue) -> Option<bool> {
     match value {
         MetadataValue::Bool(local) => Some(local),

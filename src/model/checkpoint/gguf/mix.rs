@@ -44,7 +44,7 @@ impl Gguf {
         bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(name, _)| name)
     }
 
-    /// Bytes of the files.
+    /// The size of the model's files in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes.len() as u64).sum()
     }

@@ -31,7 +31,7 @@ use metadata::TensorFacts;
 /// Remedy for a matrix of an unsupported type.
 const REMEDY_TYPES: &str = "use a file with Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL, IQ4_XS, BF16, F16 or F32";
 
-/// The least divisor of a frequency that makes its pair stand still at any position.
+/// The least divisor of a frequency at which its pair counts as not rotated.
 const STILL: f32 = 1e20;
 
 /// A model's GGUF files with their checked headers.
@@ -41,10 +41,10 @@ pub struct Gguf {
     files: Vec<GgufFile>,
 }
 
-/// One file.
+/// One file of a model, with its checked header.
 #[derive(Debug)]
 struct GgufFile {
-    /// The name in messages.
+    /// The file's name in messages.
     label: String,
     header: GgufHeader,
     bytes: ByteSource,
@@ -56,7 +56,7 @@ impl GgufFile {
         Ok(GgufFile { label, header, bytes })
     }
 
-    /// The number in a key that files of a split model have.
+    /// The number under the key `split.KEY`, which files of a split model have.
     fn split(&self, key: &str) -> Result<Option<u64>> {
         let Some(value) = self.header.metadata.get(&format!("split.{key}")) else { return Ok(None) };
         let cause = || format!("{}: split.{key} is {}; wanted a whole number", self.label, value.excerpt());
@@ -103,7 +103,7 @@ impl Gguf {
         Gguf::new(vec![GgufFile::new("the GGUF file".into(), ByteSource::Bytes(bytes.into()))?])
     }
 
-    /// Checks that all parts of a split model are there.
+    /// Checks that all files of a split model are present.
     fn new(files: Vec<GgufFile>) -> Result<Gguf> {
         let first = &files[0];
         let (parts, tensors) = (files.len() as u64, files.iter().map(|f| f.header.tensors.len() as u64).sum::<u64>());
@@ -198,7 +198,7 @@ impl Gguf {
         vocabulary::read(&self.files[0].label, self.metadata())
     }
 
-    /// Whether the files have a tokenizer.
+    /// True if the files have a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         self.metadata().contains_key("tokenizer.ggml.model")
     }

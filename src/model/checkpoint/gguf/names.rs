@@ -67,12 +67,12 @@ pub fn split_name(name: &str) -> Option<(&str, u32, u32)> {
     (1..=count).contains(&no).then_some((stem, no, count))
 }
 
-/// The last part of a path with slashes.
+/// The last component of a path with slashes.
 fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Whether one of `words` is a separate word of a path, in either case.
+/// True if one of `words` is a separate word of a path, in any case.
 fn has_word(path: &str, words: &[&str]) -> bool {
     path.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|part| words.iter().any(|word| part.eq_ignore_ascii_case(word)))

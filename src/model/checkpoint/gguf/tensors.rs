@@ -116,7 +116,7 @@ fn check(
     Ok(StoredTensor { name: tensor.name.clone(), elements, encoding, half })
 }
 
-/// The encoding of a supported type.
+/// How elements of this type are encoded. `None` if the type is not supported.
 fn encoding(dtype: GgmlType) -> Option<Encoding> {
     Some(match dtype {
         F32 => Encoding::F32,
@@ -129,7 +129,7 @@ fn encoding(dtype: GgmlType) -> Option<Encoding> {
     })
 }
 
-/// The name of a tensor.
+/// The name that GGUF files give a tensor.
 pub(super) fn name(id: TensorId) -> String {
     match id {
         TensorId::Embedding => "token_embd.weight".into(),
@@ -141,11 +141,11 @@ pub(super) fn name(id: TensorId) -> String {
     }
 }
 
-/// The tensors outside of layers.
+/// The tensors that belong to no layer.
 const OUTSIDE: [TensorId; 5] =
     [TensorId::Embedding, TensorId::Head, TensorId::FinalNorm, TensorId::PreProjection, TensorId::PostProjection];
 
-/// The tensor with this name.
+/// The tensor with this name. `None` if the model has none of the name.
 fn identify(tensor: &str) -> Option<TensorId> {
     if let Some(id) = OUTSIDE.into_iter().find(|id| name(*id) == tensor) {
         return Some(id);

@@ -3,13 +3,13 @@
 /// An element type: values are stored in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GgmlType {
-    /// The number in a file.
+    /// The number that stands for the type in a file.
     pub code: u32,
-    /// The name.
+    /// The type's name in GGUF's documents.
     pub name: &'static str,
     /// Elements of a block. A row is whole blocks.
     pub block: usize,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: usize,
 }
 
@@ -21,7 +21,7 @@ const fn ggml(code: u32, name: &'static str, block: usize, block_bytes: usize) -
 pub const F32: GgmlType = ggml(0, "F32", 1, 4);
 /// IEEE half.
 pub const F16: GgmlType = ggml(1, "F16", 1, 2);
-/// bfloat16.
+/// One bfloat16 per element.
 pub const BF16: GgmlType = ggml(30, "BF16", 1, 2);
 /// Every type of the format: unsupported ones are refused by their name.
 const ALL: [GgmlType; 34] = [
@@ -62,7 +62,7 @@ const ALL: [GgmlType; 34] = [
 ];
 
 impl GgmlType {
-    /// The type with this number.
+    /// The type for which a file has the number `code`.
     pub fn of(code: u32) -> Option<GgmlType> {
         ALL.into_iter().find(|t| t.code == code)
     }

@@ -15,41 +15,41 @@ const LISTED: &str = "gemma4";
 
 const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
 
-/// The kinds of token.
+/// The kinds of token in a GGUF file's vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Text that results from merges.
+    /// A token that merges produce.
     Normal,
-    /// The placeholder for text without a token.
+    /// The token that stands for text without a token.
     Unknown,
-    /// A special token.
+    /// A special token, such as `<bos>`.
     Control,
     /// Text that is split off before merging.
     UserDefined,
-    /// An id without a token.
+    /// An id that no token uses.
     Unused,
-    /// One byte of UTF-8.
+    /// A token for one byte of UTF-8.
     Byte,
 }
 
 /// The tokens, indexed by id, and how they merge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GgufVocabulary {
-    /// The tokens.
+    /// The tokens, by id.
     pub tokens: Vec<VocabularyToken>,
     /// The pairs that merge, the first ones first: two tokens with a space in between. `None`: the tokens' scores order
     /// the merges.
     pub merges: Option<Vec<String>>,
 }
 
-/// A token.
+/// A token of the vocabulary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VocabularyToken {
-    /// The text, "▁" for spaces.
+    /// The token's text, with "▁" for spaces.
     pub text: String,
     /// Priority of the merge that results in this token: higher ones come first. Finite.
     pub score: f32,
-    /// The kind.
+    /// The token's kind.
     pub kind: TokenKind,
 }
 

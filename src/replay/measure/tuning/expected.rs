@@ -9,8 +9,8 @@ use crate::lower::target::{Target, Tile};
 use crate::lower::{Lowering, PassKind};
 use crate::replay::driver::Readiness;
 use crate::replay::measure::agenda::{self, PassProduct, TileKey, way_of};
+use crate::replay::measure::bed::depth;
 use crate::replay::measure::choices::pass_name;
-use crate::replay::measure::testbed::depth;
 use crate::schedule::Segment;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -103,7 +103,7 @@ impl Tuner<'_> {
         target.modelled_seconds(key.0, key.1, tile).unwrap_or_else(|| key.1.weight_bytes() / 50e9 + 5e-6)
     }
 
-    /// Approximate seconds of a pass.
+    /// The approximate seconds of a pass, before it is measured.
     pub(super) fn expected_pass(&self, target: &Target, kind: PassKind, parts: &[PassProduct]) -> f64 {
         let products: f64 = parts.iter().map(|p| p.segments.len() as f64 * self.expected(target, p)).sum();
         let dispatch = target.figures.map_or(5e-6, |f| f.dispatch);

@@ -19,8 +19,8 @@ mod trials;
 use self::expected::{OVERHEAD, RUNS, SLICE_SECONDS};
 
 use super::agenda::{self, Allowance, PassProduct, Question, TileKey, take_way};
+use super::bed::Testbed;
 use super::choices::{Choices, ProductMethod, attend_name, product_name};
-use super::testbed::Testbed;
 pub use crate::executor::measure::TuningGain;
 use crate::lower::arithmetic::Arithmetic;
 use crate::lower::dispatch::Addresses;
@@ -55,10 +55,10 @@ impl From<Error> for Halt {
 
 type HaltResult<T> = std::result::Result<T, Halt>;
 
-/// Tiles, each with its kernels.
+/// Candidates for a tile, each with the kernels that it needs.
 type TileCandidates = Vec<(Tile, Vec<Kernel>)>;
 
-/// The subject of one measurement.
+/// The product or pass that one measurement times.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Trial {
     /// A product alone, in a tile.
@@ -106,7 +106,7 @@ pub struct Tuning {
 /// The result of a call of [`Tuner::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {
-    /// There is no open question.
+    /// No question is open: all choices are made.
     Done,
     /// Questions are open, and the allowance is used up.
     Paused,
@@ -129,7 +129,7 @@ impl Tuning {
         self.choices
     }
 
-    /// Measurements so far.
+    /// The number of measurements made so far.
     pub fn measurements(&self) -> usize {
         self.measured.len()
     }
@@ -137,25 +137,25 @@ impl Tuning {
 
 /// A call of tuning: its state, and the testbed that it measures on.
 pub struct Tuner<'a> {
-    /// The state.
+    /// The state of tuning between calls.
     pub tuning: &'a mut Tuning,
-    /// The testbed.
+    /// The testbed on which measurements run.
     pub bed: &'a mut dyn Testbed,
-    /// The model.
+    /// The schedule of the model that is tuned.
     pub schedule: &'a Schedule,
-    /// Offsets in the arena.
+    /// The offsets of the arena's regions.
     pub layout: &'a GpuLayout,
-    /// Device addresses of the buffers.
+    /// The device addresses of arena and weights.
     pub addresses: &'a Addresses,
     /// The kinds of pass that are tuned.
     pub kinds: &'a [PassKind],
     /// The longest time that one submit should keep the device busy.
     pub submit_budget: Duration,
-    /// Whether relay is tried.
+    /// True if relayed dispatches are tried.
     pub tries_relay: bool,
-    /// The limits of this call.
+    /// The limits of this call: its end, its measurements and its waits.
     pub allowance: Allowance,
-    /// Ends it early.
+    /// The flag that ends the call early.
     pub cancel: &'a Cancel,
     /// Called after each question with the number of open ones and their estimated seconds.
     pub progress: &'a mut dyn FnMut(usize, f64),
@@ -364,7 +364,8 @@ impl Tuner<'_> {
         is_worth_it && !self.tuning.settled.contains(question) && self.is_allowed(question, pass)
     }
 
-    /// Whether a question may be measured now: while the KV cache is in use, none that runs attention or takes long.
+    /// True if a question may be measured now. While the KV cache is in use, none that runs attention or takes long
+    /// may.
     fn is_allowed(&self, question: &Question, pass: f64) -> bool {
         match question {
             // A rematch tunes further products to the end.

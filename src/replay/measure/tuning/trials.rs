@@ -101,7 +101,7 @@ impl Tuner<'_> {
         Ok(true)
     }
 
-    /// Whether a measurement of `seconds` would end after the allowance.
+    /// True if a measurement of `seconds` would end after the time that the call may take.
     pub(super) fn is_over(&self, seconds: f64) -> bool {
         self.allowance.until.is_some_and(|until| self.bed.now().as_secs_f64() + seconds > until.as_secs_f64())
     }
@@ -161,7 +161,7 @@ impl Tuner<'_> {
     }
 }
 
-/// Whether a dispatch reads or writes the KV cache.
+/// True if a dispatch reads or writes the KV cache.
 fn uses_kv(d: &Dispatch) -> bool {
     ["attend", "attend_matrix", "head_prepare"].contains(&d.kernel.module.source())
 }

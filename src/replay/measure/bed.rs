@@ -59,21 +59,21 @@ pub trait Testbed {
 
 /// A device's queue, with the executor's parts that runs need.
 pub struct QueueBed<'a, D: Driver> {
-    /// The queue.
+    /// The queue on which measurements run.
     pub queue: &'a mut DeviceQueue<D>,
-    /// The model.
+    /// The schedule of the model that is tuned.
     pub schedule: &'a Schedule,
-    /// Offsets in the arena.
+    /// The offsets of the arena's regions.
     pub layout: &'a GpuLayout,
     /// The arena, whose first words are the step state.
     pub arena: &'a mut D::Memory,
-    /// Times passes.
+    /// The timer of lists of commands.
     pub timing: &'a mut Timing<D>,
-    /// When tuning began.
+    /// The time at which tuning began.
     pub start: Instant,
     /// The longest wait of one call for the device's clocks. `None`: no limit.
     pub patience: Option<Duration>,
-    /// Whether the activations are filled first, since no pass has written any.
+    /// True if the activations are filled first, since no pass has written any.
     pub fills: bool,
     /// The kind of pass that the step state was written for. `None` until something is measured.
     pub ready: Option<PassKind>,
