@@ -18,20 +18,24 @@ def ask(url, body=None):
         return answer.read().decode()
 
 
-def main(at, seconds, question, wanted):
-    end = time.monotonic() + float(seconds)
+def ask_until(end, url, body=None):
+    """Asks again where there is no answer yet: the server starts, or loads its model."""
     while True:
         try:
-            page = ask(f"http://{at}/")
-            break
+            return ask(url, body)
         except OSError as e:
             if time.monotonic() > end:
-                sys.exit(f"no page at {at}: {e}")
+                sys.exit(f"no answer of {url}: {e}")
             time.sleep(0.5)
+
+
+def main(at, seconds, question, wanted):
+    end = time.monotonic() + float(seconds)
+    page = ask_until(end, f"http://{at}/")
     if "<html" not in page:
         sys.exit(f"this is no page: {page[:200]}")
     body = {"messages": [{"role": "user", "content": question}]}
-    reply = json.loads(ask(f"http://{at}/v1/chat/completions", body))["choices"][0]["message"]["content"]
+    reply = json.loads(ask_until(end, f"http://{at}/v1/chat/completions", body))["choices"][0]["message"]["content"]
     if reply != wanted:
         sys.exit(f"the answer is: {reply}")
     print(f"a page of {len(page)} bytes, and the answer")
