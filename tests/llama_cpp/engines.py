@@ -158,7 +158,7 @@ def kiln_drafts(path, drafter, device):
     names = {"MODEL": path, "DRAFTER": drafter, "DEVICE": device, "OUT": out}
     environment = os.environ | {f"KILN_{name}": value for name, value in names.items()}
     test = ["--test", "sequences", "--", "--ignored", "--exact", "drafter::writes_the_logits_of_drafts"]
-    command = ["cargo", "test", "--locked", "--quiet", *test]
+    command = ["cargo", "test", "--locked", "--workspace", "--quiet", *test]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise AssertionError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
