@@ -329,8 +329,8 @@ impl ReplyEnergy {
     }
 }
 
-/// A reply as an object, with null for the roofline share and the energy. Without a tokenizer it has no `text`, and
-/// without a thought no `thought`.
+/// A reply as an object. `text` is null without a tokenizer, and `thought` without a thought. The roofline share and the
+/// energy are null until they are set.
 pub(super) fn reply_json(
     model: &str,
     device: &str,

@@ -22,7 +22,8 @@ use std::ops::Range;
 /// stops at the end of a page.
 const AHEAD: usize = 1024;
 
-/// The correction that the inputs of a product in `format` need.
+/// The correction of a product's integer sums by the sums of its inputs: for the zero point of weights in `format`, and for
+/// the offset that `units` add to bytes.
 pub fn correction(format: WeightFormat, units: VectorUnits) -> Correction {
     let zero_of_bytes = i32::from(units.offset());
     match format.grouped() {

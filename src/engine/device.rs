@@ -188,7 +188,10 @@ impl OpenDevice {
         of_device!(self, vulkan(gpu) => heaps::needs_staging(gpu), amdgpu(_device) => true)
     }
 
-    /// A heap that the host can map.
+    /// The index of a heap that the host can map.
+    ///
+    /// # Errors
+    /// Device: the device has no such heap.
     fn host_heap(&self) -> Result<usize> {
         of_device!(self, vulkan(gpu) => heaps::host_heap(gpu), amdgpu(_device) => Ok(GTT_HEAP))
     }

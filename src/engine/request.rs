@@ -171,7 +171,7 @@ pub enum EngineError {
     Replaced,
     /// The model was unloaded, and cannot be loaded again.
     Unloaded {
-        /// The state of the files.
+        /// Why: the words of a message about the model's files.
         why: &'static str,
         /// The error with which loading the model again failed.
         error: Error,

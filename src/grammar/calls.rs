@@ -160,8 +160,8 @@ fn no_call(schema: &Value) -> Result<Value> {
     Ok(Value::Object(fields))
 }
 
-/// Follows a schema that is nothing but a `$ref`, with the definitions kept. Recursive types have such schemas, and no
-/// keyword may be put beside a reference that leads back to itself.
+/// The schema that a lone `$ref` leads to, with the definitions copied into it; `schema` itself if that is not possible.
+/// Generators write recursive types as a lone `$ref`. A keyword beside a `$ref` that leads back to itself would be refused.
 fn followed(schema: &Value) -> Value {
     const MOST: usize = 16;
     let mut found = schema;

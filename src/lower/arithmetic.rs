@@ -75,7 +75,7 @@ pub struct FormatModules {
     pub embed: Module,
     /// The product in f32, for few rows.
     pub linear: Module,
-    /// F32: gate and up of few rows, with their gated GELU.
+    /// The products of the gate and up matrices in f32 for few rows, and the gated GELU of the two.
     pub linear_gelu: Module,
     /// The product in f32, for many rows.
     pub linear_tile: Module,

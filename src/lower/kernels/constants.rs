@@ -128,7 +128,7 @@ constants! {
         keep = 3,
         /// 1: the sum with the residual is multiplied by a number.
         scaled = 4,
-        /// 1: the shader writes a second output.
+        /// 1: the shader also writes the residual's norm by a second norm's weights, `out2`.
         twice = 5,
     }
 

@@ -227,7 +227,8 @@ impl Batch {
         true
     }
 
-    /// Records the time of a decode pass, from the end of the one before.
+    /// Records the time of a decode pass since the end of the one before, if the number of drafted tokens is limited to
+    /// those that pay.
     pub(super) fn note_time(&mut self, sequences: usize) {
         let Batch { plan, speculating: Some(speculating), .. } = self else { return };
         if !speculating.weighs || !plan.is_next {

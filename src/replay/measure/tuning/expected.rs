@@ -21,8 +21,9 @@ pub(super) const SLICE_SECONDS: f64 = 12e-3;
 /// Longest time, and the largest number, of a product's dispatches run alone: enough weights to exceed all caches.
 const ALONE_SECONDS: f64 = 6e-3;
 const DISPATCHES: usize = 8;
-/// Approximate runs of a measurement, and its fixed seconds.
+/// Approximate number of runs in a measurement.
 pub(super) const RUNS: f64 = 4.0;
+/// Seconds that a measurement takes beside its runs.
 pub(super) const OVERHEAD: f64 = 1e-3;
 /// Approximate runs for most tiles: slow ones get fewer.
 const RUNS_OF_MOST: f64 = 2.5;
