@@ -76,11 +76,11 @@ impl Cache {
         Cache { layout, blocks, sequences }
     }
 
-    /// O of a query over positions.
-    fn expected(&self, sequence: usize, head: usize, query: &[u16], seen: Range<usize>) -> Vec<f64> {
+    /// O of a query over positions, and the logarithm of its sum.
+    fn expected(&self, sequence: usize, head: usize, query: &[u16], seen: Range<usize>) -> (Vec<f64>, f64) {
         let CachedSequence { k, v, .. } = &self.sequences[sequence];
         let from = k.len() / self.layout.kv_heads * head;
-        attention(query, &k[from..], &v[from..], seen).0
+        attention(query, &k[from..], &v[from..], seen)
     }
 
     /// An array with the program, and the cache as its arguments behind the first two.
@@ -114,11 +114,12 @@ impl Cache {
     }
 }
 
-/// The error of a query's O, relative to all of it in the root mean square.
-fn error(o: &[f32], expected: &[f64]) -> f64 {
+/// What is wrong with a query's O, relative to all of it in the root mean square, or with its sum.
+fn error(o: &[f32], found_sum: f64, (expected, log_sum): &(Vec<f64>, f64)) -> f64 {
     let squares: f64 = expected.iter().zip(o).map(|(expected, o)| (f64::from(*o) - expected).powi(2)).sum();
     let error = (squares / expected.iter().map(|value| value * value).sum::<f64>()).sqrt();
-    if error.is_nan() { f64::INFINITY } else { error }
+    let of_sum = ((found_sum - log_sum).exp2() - 1.0).abs();
+    if error.is_nan() || of_sum.is_nan() { f64::INFINITY } else { error.max(of_sum) }
 }
 
 /// Runs attention of one token over what is seen of each sequence, and asserts that each query is within 1 % of f64.
@@ -146,6 +147,7 @@ fn assert_decode_right(
         })
         .collect();
     let (mut results, mut o) = (QueryResults::default(), vec![f32::NAN; seen.len() * heads * head_dim]);
+    let mut sums = vec![0.0; seen.len() * heads];
     results.begin(seen.len() * heads);
     for (command, stream) in attention.streams().enumerate() {
         let (parameters, left) = attention.bytes(command);
@@ -159,6 +161,7 @@ fn assert_decode_right(
         let left = left.unwrap_or_else(|fault| panic!("{name}: {fault}"));
         attention.read_left(command, &left, |part| {
             let index = part.row * heads + part.head;
+            sums[index] += f64::from(part.sum()) * f64::from(part.maximum()).exp2();
             results.take(index, &part, &mut o[index * head_dim..][..head_dim]);
         });
     }
@@ -166,7 +169,7 @@ fn assert_decode_right(
     for (index, o) in o.chunks_exact(head_dim).enumerate() {
         let (sequence, head) = (index / heads, index % heads);
         let expected = cache.expected(sequence, head / group, query(sequence, head), seen[sequence].clone());
-        let error = error(o, &expected);
+        let error = error(o, f64::log2(sums[index]), &expected);
         assert!(error <= 0.01, "{name}: {:?}, {:?}, head {head}: {error}", cache.layout, seen[sequence]);
     }
 }
@@ -243,6 +246,7 @@ fn prefill_is_within_one_percent_of_f64() {
             let wide: Vec<f32> = queries.iter().map(|value| widen(*value)).collect();
             let wide = |row: usize, head: usize| &wide[(row * heads + head) * head_dim..][..head_dim];
             let (mut results, mut o) = (QueryResults::default(), vec![f32::NAN; rows.len() * heads * head_dim]);
+            let mut sums = vec![0.0; rows.len() * heads];
             results.begin(rows.len() * heads);
             for (command, stream) in attention.streams().enumerate() {
                 let (parameters, left) = attention.bytes(command);
@@ -252,6 +256,7 @@ fn prefill_is_within_one_percent_of_f64() {
                 let left = left.unwrap_or_else(|fault| panic!("{layout:?}: {fault}"));
                 attention.read_left(command, &left, |part| {
                     let index = part.row * heads + part.head;
+                    sums[index] += f64::from(part.sum()) * f64::from(part.maximum()).exp2();
                     results.take(index, &part, &mut o[index * head_dim..][..head_dim]);
                 });
             }
@@ -260,7 +265,7 @@ fn prefill_is_within_one_percent_of_f64() {
                 let (row, head) = (index / heads, index % heads);
                 let (chunk, token) = rows[row];
                 let expected = cache.expected(chunk, head / group, query(row, head), chunks[chunk].seen(token));
-                let error = error(o, &expected);
+                let error = error(o, f64::log2(sums[index]), &expected);
                 assert!(
                     error <= 0.01,
                     "{layout:?}, {window:?}, {:?}, token {token}, head {head}: {error}",

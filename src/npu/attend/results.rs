@@ -5,14 +5,14 @@ const MAGIC: f32 = 98_304.0;
 /// Bytes of the result of four queries before O: the maxima and the sums.
 const BEFORE_O: usize = 128;
 
-/// The row of the query's token in the pass.
+/// A core's result for a query over some of its positions: O and the sum of weights, both relative to 2^maximum.
 #[derive(Debug, Clone, Copy)]
 pub struct QueryPart<'l> {
-    /// The index of the query head.
+    /// The row of the query's token in the pass.
     pub row: usize,
-    /// The number of partial results that make up this query's result.
+    /// The index of the query head.
     pub head: usize,
-    /// The number of parts of its positions.
+    /// The number of partial results that make up this query's result.
     pub parts: usize,
     /// The core's result for four queries, and the index of this one.
     left: &'l [u8],
@@ -31,11 +31,13 @@ impl<'l> QueryPart<'l> {
         self.left.get(4 * word..).and_then(<[u8]>::first_chunk).map_or(f32::NAN, |bytes| f32::from_le_bytes(*bytes))
     }
 
-    fn maximum(&self) -> f32 {
+    /// The base-2 exponent that O and the sum are relative to, an integer.
+    pub fn maximum(&self) -> f32 {
         MAGIC - self.word(self.place)
     }
 
-    fn sum(&self) -> f32 {
+    /// The sum of the weights.
+    pub fn sum(&self) -> f32 {
         self.word(16 + 4 * self.place)
     }
 
